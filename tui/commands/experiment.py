@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tui import format as written
-from tui.commands import completing
+from tui.commands import background, completing
 from tui.commands.groups import group_session
 from tui.commands.measure import figure_words
 from tui.commands.options import host_option, json_option, resume_option, seed_option
@@ -19,7 +19,10 @@ from tui.core.config import default_host, profile_dirs
 from tui.core.errors import Slug, UsageError
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.ahead import ArmAhead, arm_json, arms_ahead
+from tui.core.experiment.elsewhere import Stop
+from tui.core.experiment.record import ExperimentRecord
 from tui.core.experiment.runner import ExperimentRunner, begin, resumed
+from tui.core.experiment.so_far import measured
 from tui.core.groups import planning
 from tui.core.model.experiment import ArmState, ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentProfile
@@ -39,27 +42,57 @@ from tui.core.text import one_line
 @resume_option
 @seed_option
 @click.option("--dry-run", is_flag=True, help="The pre-flight of all arms alone; nothing is launched or stopped.")
+@click.option("--detach", is_flag=True, help="Run it in the background, and return when its first launch is next.")
+@click.option("--attach", is_flag=True, help="Follow the one that another process of this machine runs.")
+@click.option("--stop", type=click.Choice(["after-launch", "now"]), help="End it, whichever process runs it.")
 @json_option
 @click.pass_obj
 def command(
-    directory: Path | None, name: str, host: str | None, resume: bool, seed: int | None, dry_run: bool, as_json: bool
+    directory: Path | None,
+    name: str,
+    host: str | None,
+    resume: bool,
+    seed: int | None,
+    dry_run: bool,
+    detach: bool,
+    attach: bool,
+    stop: str | None,
+    as_json: bool,
 ) -> int:
     """Launch, wait, measure, record, next: unattended; ends with verdicts.
 
     The exit code is 1 where nothing comparable was measured, or the pre-flight of an arm fails.
     """
+    if sum((dry_run, detach, attach, stop is not None)) > 1:
+        raise UsageError(
+            "--dry-run, --detach, --attach and --stop exclude each other", "leave all but one out", slug=Slug.BAD_VALUE
+        )
+    if attach:
+        record, state = background.attach(name, host, _Narrator().tell)
+        return _finished(record, state, as_json)
+    if stop is not None and (stop == "after-launch" or background.is_driven(name, host)):
+        return background.stop(name, host, Stop(stop), as_json)
     profile = load_experiment(name, profile_dirs(directory))
+    if detach:
+        return background.detach(name, as_json)
     if dry_run:
         if resume:
             raise UsageError("--dry-run and --resume exclude each other", "leave one of them out", slug=Slug.BAD_VALUE)
         return _look_ahead(_Wanted.of(directory, profile, host), as_json)
-    runner = conduct(directory, profile, host, resume, seed, ("eagletui", "experiment", name))
+    words = ("eagletui", "experiment", name)
+    runner = conduct(directory, profile, host, resume or stop is not None, seed, words, stop=stop is not None)
+    code = _finished(runner.record, runner.state(), as_json)
+    return 0 if stop is not None else code
+
+
+def _finished(record: ExperimentRecord, state: ExperimentState, as_json: bool) -> int:
+    """What is printed at the end; the exit code."""
     if as_json:
-        emit(experiment_json(runner))
+        emit(record_json(record, state))
     else:
-        for verdict in runner.record.verdicts:
+        for verdict in record.verdicts:
             print(verdict.text)
-    return 0 if _comparable(runner) else 1
+    return 0 if _comparable(record) else 1
 
 
 def conduct(
@@ -69,8 +102,13 @@ def conduct(
     resume: bool,
     seed: int | None,
     words: tuple[str, ...],
+    *,
+    stop: bool = False,
 ) -> ExperimentRunner:
-    """Runs an experiment, or what is left of it, to its end. `words` is the command that begins it."""
+    """Runs an experiment, or what is left of it, to its end. `words` is the command that begins it.
+
+    `stop`: only ends what an earlier process left on the host.
+    """
     wanted = _Wanted.of(directory, profile, host)
     where = wanted.host
     if directory is not None:
@@ -95,6 +133,8 @@ def conduct(
     async def run() -> ExperimentRunner:
         async with group_session(record.all_hosts, all_of_them=True) as hosts:
             runner = ExperimentRunner(hosts, record, profile, wanted.launches)
+            if stop:
+                runner.stop()
             narrator = _Narrator()
             async with aclosing(runner.states()) as states:
                 async for state in states:
@@ -122,15 +162,14 @@ class _Wanted:
 
     @classmethod
     def of(cls, directory: Path | None, profile: ExperimentProfile, host: str | None) -> "_Wanted":
-        """Raises UsageError; EagletuiError where an experiment runs on one of the hosts."""
+        """Raises UsageError; EagletuiError where another process runs it."""
         dirs = profile_dirs(directory)
         bench = load_bench(profile.bench, dirs)
         launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
         first = launches["A"]
         where = planning.home_of(first, host or first.host or default_host())
-        for each in dict.fromkeys(name for launch in launches.values() for name in planning.hosts_of(launch, where)):
-            if (held := experiment_record.running(each)) is not None:
-                raise experiment_record.busy(each, *held)
+        if (running := experiment_record.driven(profile.name, where)) is not None:
+            raise experiment_record.busy(running.experiment_id, experiment_record.driver(running.experiment_id) or 0)
         return cls(profile, bench, launches, where)
 
 
@@ -163,11 +202,9 @@ def _look_ahead(wanted: _Wanted, as_json: bool) -> int:
     return 1 if blocked else 0
 
 
-def _comparable(runner: ExperimentRunner) -> bool:
+def _comparable(record: ExperimentRecord) -> bool:
     """Whether one comparison at least has figures of both sides."""
-    return any(
-        verdict.verdict is not VerdictKind.INVALID and verdict.ratio is not None for verdict in runner.record.verdicts
-    )
+    return any(verdict.verdict is not VerdictKind.INVALID and verdict.ratio is not None for verdict in record.verdicts)
 
 
 class _Narrator:
@@ -187,6 +224,8 @@ class _Narrator:
             self._said |= {result.result_id for arm in state.arms for result in arm.results}
         for arm in state.arms:
             self._arm(state, arm)
+        for note in state.notes:
+            self._news(note, note)
         waits = state.message.partition(":")[0] if state.message and not state.finished else None
         if state.message and waits and waits != self._waits:  # how far that is, is no news
             self._say(state.message)
@@ -228,8 +267,13 @@ def _run_words(result: Result, bench: BenchProfile) -> str:
 
 
 def experiment_json(runner: ExperimentRunner) -> dict[str, object]:
+    """The record of one that ran here, as `--json` prints it."""
+    return record_json(runner.record, runner.state())
+
+
+def record_json(record: ExperimentRecord, state: ExperimentState) -> dict[str, object]:
     """The experiment record as `--json` prints it: arms, launches in their order, flat results, verdicts."""
-    record, state = runner.record, runner.state()
+    known = {result.result_id: result for arm in state.arms for result in arm.results}
     arms = "arm=letter profile set=sets against status launches=launches_done cause reason"
     launches = (
         "launch=number arm pair status run=run_id bench_run=bench_run_id started=started_at ended=ended_at ready_after_s "
@@ -239,11 +283,11 @@ def experiment_json(runner: ExperimentRunner) -> dict[str, object]:
         **picked(
             record,
             "experiment=experiment_id name host hosts=all_hosts hypothesis=profile.hypothesis bench=bench.name pairs looks=profile.looks "
-            "margin=profile.margin budget_h=profile.budget_h seed order verdicts outcome message started=started_at "
+            "margin=profile.margin budget_h=profile.budget_h seed order verdicts outcome message notes started=started_at "
             "ended=ended_at",
         ),
         "arms": [picked(arm, arms) for arm in state.arms],
         "launches": [picked(cell, launches) for cell in record.cells],
-        "results": [flat(result) for result in runner.results()],
-        "error": None if _comparable(runner) else "nothing_comparable",
+        "results": [flat(result) for result in measured(record, known)],
+        "error": None if _comparable(record) else "nothing_comparable",
     }

@@ -78,3 +78,5 @@ class ExperimentState:
     message: str | None = None  # what it waits for, or how it ended
     hosts: tuple[str, ...] = ()  # on which it measures and launches, where there are several
     started_at: str | None = None
+    notes: tuple[str, ...] = ()  # what happened beside: whose GPUs it took over
+    driver: int | None = None  # PID of another process of this machine that runs it
