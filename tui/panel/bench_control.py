@@ -197,15 +197,18 @@ class Measuring:
         host, board = self._host, self._host.board
         self._busy = True
         failure: Exception | None = None
+        here = True  # rather than by another process
         try:
             async with aclosing(states) as following:
                 async for state in following:
+                    here = here and state.driver is None
                     self._seen.add(state.experiment_id)
                     news = _milestones(board.experiment) != _milestones(state)
                     board.experiment = state
                     host.touch(soon=news)
-            if board.experiment is not None:
-                host.app.ring(f"{board.experiment.name} on {board.host}: measured")
+            if (ended := board.experiment) is not None:
+                how = "measured" if here else ended.message or "over"
+                host.app.ring(f"{ended.name} on {board.host}: {how}")
         except Exception as error:
             failure = error
         finally:
