@@ -331,22 +331,30 @@ class EagleApp(HostApp):
         from tui.panel.screens.dialog import Ask
         from tui.panel.widgets.rows import facts_of
 
-        driven = [
-            state for host in self.hosts if host.measure.launches and (state := host.board.experiment) is not None
-        ]
-        if not driven or isinstance(self.screen, Ask):  # asked for once more: no second question
+        hosts = [host for host in self.hosts if host.measure.launches]
+        driven = [state for host in hosts if host.measure.can_detach and (state := host.board.experiment) is not None]
+        held = [words for host in hosts if not host.measure.can_detach and (words := host.measure.farewell())]
+        if not (driven or held) or isinstance(self.screen, Ask):  # asked for once more: no second question
             await super().action_leave()
             return
 
         def answered(answer: str | None) -> None:
-            if answer in ("background", "last launch"):
+            if answer == "quit":
+                self.call_later(super(EagleApp, self).action_leave)
+            elif answer in ("background", "last launch"):
                 self.run_job("detach", functools.partial(self._hand_over, answer == "last launch"), self.tell)
 
+        mark = ("◌ QUIT", "accent!")
+        if held:  # a tune: its command resumes it
+            title = "A tune is under way. Quit all the same?"
+            lines = facts_of([("then", words) for words in held])
+            self.push_screen(Ask[str](mark, title, lines, ("No", "stay"), ("Quit", "quit")), answered)
+            return
         facts = [
             ("runs", f"{state.name} on {state.host}, launch {state.at + 1} of {len(state.order)}") for state in driven
         ]
         dialog = Ask[str](
-            ("◌ QUIT", "accent!"),
+            mark,
             "Quit. What becomes of the experiment?",
             facts_of(facts),
             ("Stay", "stay"),
@@ -358,7 +366,7 @@ class EagleApp(HostApp):
     async def _hand_over(self, last_launch: bool) -> None:
         """Quits once a process of its own goes on with each experiment of this panel."""
         for host in self.hosts:
-            if host.measure.launches:
+            if host.measure.can_detach:
                 self.say("Handing the experiment over to a process in the background")
                 self._handed_over.append(await host.measure.detach(self._profiles_dir, last_launch=last_launch))
         self.call_later(super().action_leave)

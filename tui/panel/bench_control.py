@@ -242,6 +242,11 @@ class Measuring:
         """True where what is measured launches its own servers, one after the other: it can be paused."""
         return self._runner is not None or self._held is not None
 
+    @property
+    def can_detach(self) -> bool:
+        """True where it is an experiment of this panel, which a process of its own can go on with."""
+        return self._runner is not None
+
     async def detach(self, profiles_dir: "Path | None", *, last_launch: bool) -> str:
         """Hands the experiment under way to a process of its own, which goes on where this is; one sentence of that.
 
