@@ -328,13 +328,9 @@ class EagleApp(HostApp):
 
     async def action_leave(self) -> None:
         """Quits; servers keep running. Asks first what becomes of an experiment that this panel runs."""
-        from tui.panel.screens.dialog import Ask
-        from tui.panel.widgets.rows import facts_of
+        from tui.panel.leaving import question
 
-        hosts = [host for host in self.hosts if host.measure.launches]
-        driven = [state for host in hosts if host.measure.can_detach and (state := host.board.experiment) is not None]
-        held = [words for host in hosts if not host.measure.can_detach and (words := host.measure.farewell())]
-        if not (driven or held) or isinstance(self.screen, Ask):  # asked for once more: no second question
+        if (dialog := question(self)) is None:
             await super().action_leave()
             return
 
@@ -344,23 +340,6 @@ class EagleApp(HostApp):
             elif answer in ("background", "last launch"):
                 self.run_job("detach", functools.partial(self._hand_over, answer == "last launch"), self.tell)
 
-        mark = ("◌ QUIT", "accent!")
-        if held:  # a tune: its command resumes it
-            title = "A tune is under way. Quit all the same?"
-            lines = facts_of([("then", words) for words in held])
-            self.push_screen(Ask[str](mark, title, lines, ("No", "stay"), ("Quit", "quit")), answered)
-            return
-        facts = [
-            ("runs", f"{state.name} on {state.host}, launch {state.at + 1} of {len(state.order)}") for state in driven
-        ]
-        dialog = Ask[str](
-            mark,
-            "Quit. What becomes of the experiment?",
-            facts_of(facts),
-            ("Stay", "stay"),
-            ("Keep running in background", "background"),
-            ("Stop after this launch", "last launch"),
-        )
         self.push_screen(dialog, answered)
 
     async def _hand_over(self, last_launch: bool) -> None:

@@ -331,11 +331,9 @@ class ExperimentRunner:
             if not self._going.is_set():
                 self._tell("paused")
                 await self._going.wait()
-            if self._stopping:
+            if self._stopping or (self._last_launch and cell.run_id is None):
                 if cell.run_id is not None:  # what an earlier driver left
                     await self._take_back(cell.number)
-                break
-            if self._last_launch and cell.run_id is None:
                 break
             if (failed := knocked_out(self.record, cell.arm)) is not None:
                 why = f"launch {failed.number} of this arm failed, the cause would be the same"
@@ -358,11 +356,9 @@ class ExperimentRunner:
             if look_decides(self.record):
                 self._end("early", f"decided after {cell.pair} pairs")
                 return
-        if cell is not None:
-            self._stopping = self._last_launch = False
-            self._end("stopped", "stopped")
-        else:
-            self._end("done", "done")
+        self._stopping = self._last_launch = False
+        how = "done" if cell is None else "stopped"
+        self._end(how, how)
 
     def _next(self) -> Cell | None:
         """The next launch; where all are made, of a round that makes up for what was lost by chance."""
