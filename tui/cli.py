@@ -47,7 +47,7 @@ _COMMANDS = {
     "completion": "Completion of hosts, profiles, runs and flags for bash, zsh or fish: prints the shell's script.",
 }
 # Those after which there may be something to write into the journal, whatever came of them.
-_JOURNALED = ("launch", "wait", "stop", "bench", "experiment")
+_JOURNALED = ("launch", "wait", "stop", "bench", "experiment", "tune")
 
 
 @click.group(

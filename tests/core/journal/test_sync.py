@@ -185,6 +185,7 @@ def test_a_kill_at_any_step_loses_nothing_and_writes_nothing_twice(where, monkey
     left = len(entries.load().entries)
     assert (left < 4) == (where == "write")
     assert writing.sync() == 4 - left
+    assert "2 launches" in (entries.directory() / "journal.md").read_text()
     ids = Counter(entry.id for entry in entries.load().entries)
     assert len(ids) == 4
     assert sum(b'"id"' in line for line in entries.path().read_bytes().splitlines()) == 4 + (where == "write")

@@ -38,8 +38,7 @@ def sync() -> int:
         changed = [place for place, stamp in present.items() if seen.get(place) != stamp]
         added = sorted(_missing(changed, known), key=lambda entry: epoch_of(entry.at) or 0.0)
         entries.append(added)
-        if added:
-            _write_markdown()
+        _write_markdown()  # also where nothing is added: whoever added it may have been killed before
         _has_seen(present)
     return len(added)
 
