@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,12 +13,18 @@ from tests.support.groups import GROUP
 from tests.support.nodes_lab import processes_of
 from tests.support.run_lab import request
 from tests.support.shell import Terminal
+from tui.commands import experiment
+from tui.commands import measured as measured_command
 from tui.core.bench.collect import Asked, measurement_of
+from tui.core.bench.measured_servers import ServerMeasured, measured_among
+from tui.core.experiment.ahead import ArmAhead, refused_or_measured
 from tui.core.link.local import LocalTransport
 from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.result import MeasuredServer
 from tui.core.model.run import Run, RunState
 from tui.core.runs import control
+from tui.panel.screens.plan_rows import stopped_rows
+from tui.panel.widgets.rows import plain
 
 QUICK = BenchProfile("quick", (LoadPoint(concurrency=2),))
 
@@ -84,3 +91,80 @@ def test_it_is_found_by_the_server_by_its_address_or_by_its_group():
     assert not found(bench(RunState.EXITED, run_id=GROUP.group_id))
     assert not found(replace(bench(run_id=GROUP.group_id), extra={}))
     assert measurement_of([bench()], None, None) is None
+
+
+def test_a_launch_in_its_place_is_asked_about_too(shell, measured, command, port):
+    run, bench = measured
+    other = command("other", "sh", "-c", "sleep 600")
+    said = shell("launch", other, "--host", "local", "--set", port, "--replace", "--json").refused(1, "measured")
+    assert f"{run} on local" in said["message"]
+    assert f"is being measured by {bench}" in said["message"]
+    with Terminal(shell, "launch", other, "--host", "local", "--set", port, "--replace") as terminal:
+        terminal.until(b"[yes/No] ")
+        terminal.write(b"\n")
+        assert f"which {bench} is measuring now".encode() in terminal.read_to_end()
+    assert shell.row(run)["state"] == "running"
+    launched = shell("launch", other, "--host", "local", "--set", port, "--replace", "--yes", "--json")
+    assert (launched.code, shell.row(run)["state"]) == (0, "exited")
+    shell("stop", launched.json["run"], "--yes", "--grace", "0")
+
+
+def test_each_server_is_asked_for_by_what_it_is():
+    def server(run_id, **more) -> Run:
+        return Run(run_id, "server", "p", "gpu1", RunState.RUNNING, argv=("sglang",), **more)
+
+    def bench(**of) -> Run:
+        return Run("quick-20261130T120000Z-aaaaaa", "bench", "quick", "gpu1", RunState.RUNNING, extra=measuring(MeasuredServer("gpu1", **of)))  # fmt: skip
+
+    alone, member = server("a", port=30000), server(GROUP.members[0].run_id, port=30000, extra={"group": GROUP.extra()})
+    assert measured_among([alone], [bench(url="http://127.0.0.1:30000")])[0][0] == alone
+    assert measured_among([alone], [bench(run_id="b")]) == []
+    assert measured_among([replace(alone, host="gpu2")], [bench(url="http://127.0.0.1:30000")]) == []
+    assert measured_among([member], [bench(run_id=GROUP.group_id)])[0][0] == member
+    assert measured_among([member], [bench(url="http://127.0.0.1:30000")]) == []
+
+
+def ahead(*, measured_by: str) -> tuple[ArmAhead, ...]:
+    """An arm whose launch would stop a server that a run measures."""
+    server = Run("a", "server", "p", "gpu1", RunState.RUNNING)
+    bench = Run(measured_by, "bench", "quick", "gpu1", RunState.RUNNING, extra=measuring(MeasuredServer("gpu1", run_id="a")))  # fmt: skip
+    plan = SimpleNamespace(findings=(), replaces=(server,), seen=(server, bench))
+    return (ArmAhead("A", "p", ("gpu1",), plan),)
+
+
+def test_an_experiment_ends_no_measurement_but_its_own():
+    with pytest.raises(ServerMeasured, match="a on gpu1 is being measured by b, which would end with it"):
+        refused_or_measured(ahead(measured_by="b"), {None, "c"})
+    refused_or_measured(ahead(measured_by="b"), {None, "b"})
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer", "asked_for"), [(None, None, [True]), (True, "yes", [False, True]), (True, "no", [False]), (False, None, [False])]
+)  # fmt: skip
+def test_who_begins_an_experiment_is_asked_once(monkeypatch, ask, answer, asked_for):
+    found = []
+
+    async def run(may_end: bool) -> str:
+        found.append(may_end)
+        if not may_end:
+            raise ServerMeasured("a", Run("b", "bench", "quick", "gpu1", RunState.RUNNING))
+        return "the runner"
+
+    async def answered(question: str) -> str:
+        return answer
+
+    monkeypatch.setattr(measured_command, "read_line", answered)
+    if asked_for[-1]:
+        assert experiment._run(run, ask) == "the runner"
+    else:
+        with pytest.raises(ServerMeasured):
+            experiment._run(run, ask)
+    assert found == asked_for
+
+
+def test_the_panel_s_preview_says_what_ends_with_a_server_in_the_way():
+    plan = ahead(measured_by="quick-20261130T120000Z-bbbbbb")[0].plan
+    said = plain(stopped_rows(plan.replaces, plan.seen)).splitlines()
+    assert "will first stop" in said[0]
+    assert "quick, run bbbbbb, is measuring it now and would end with it." in said[1]
+    assert len(stopped_rows(plan.replaces, plan.replaces)) == 1

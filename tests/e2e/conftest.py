@@ -413,7 +413,7 @@ class GpuHost:
         (directory / "sshd_config").write_text(
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {directory}/host_key\nPidFile none\nUsePAM no\n"
             f"AuthorizedKeysFile {directory}/authorized_keys\nStrictModes no\n"
-            f"SetEnv HOME={self.remote_home}\n{options}"
+            f"SetEnv HOME={self.remote_home} EAGLETUI_LEASES={self.remote_home}/leases\n{options}"
         )
         sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin") or pytest.skip(
             "no sshd: apt-get install openssh-server"

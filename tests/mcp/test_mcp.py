@@ -3,65 +3,19 @@
 import json
 import subprocess
 import sys
-from contextlib import asynccontextmanager
-from typing import Literal
 
 import pytest
 
 from tests.support.run_lab import free_port
-from tests.support.shell import Shell
 
-mcp = pytest.importorskip("mcp", reason="pip install 'eagletui[mcp]'")
+pytest.importorskip("mcp", reason="pip install 'eagletui[mcp]'")
 
-from mcp.client.client import Client  # noqa: E402
-from mcp.client.extension import ClientExtension, ResultClaim  # noqa: E402
-from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
-from mcp.shared.exceptions import MCPError  # noqa: E402
-from mcp_types import CallToolResult, Request, RequestParams, Result  # noqa: E402
-from pydantic import Field, TypeAdapter  # noqa: E402
+from mcp.shared.exceptions import MCPError
 
-from tui.mcp.waiting import TASKS  # noqa: E402
+from tests.support.mcp_client import called, client, until_done
+from tests.support.mcp_tasks import Tasks, asked_about
 
 PROFILE = "qwen3-0.6b-one-gpu"
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """A home with a simulated host, whose servers take seconds to start."""
-    directory = tmp_path_factory.mktemp("mcp")
-    shell = Shell(directory / "home", directory, EAGLETUI_DEMO_SPEED="20", EAGLETUI_HOST="demo")
-    shell.home.mkdir()
-    yield shell
-    code = "import asyncio; from tui.demo.client import stop_demo; asyncio.run(stop_demo())"
-    subprocess.run([sys.executable, "-c", code], env=shell.env, check=True, timeout=60)
-
-
-@asynccontextmanager
-async def client(home, *options, mode="auto", extensions=()):
-    words = StdioServerParameters(command=sys.executable, args=["-m", "tui", "mcp", *options], env=dict(home.env))
-    async with Client(stdio_client(words), mode=mode, extensions=list(extensions)) as connected:
-        yield connected
-
-
-async def called(connected, tool, failed=False, **arguments):
-    if tool == "launch" and "set" not in arguments:
-        arguments["set"] = {"port": free_port()}  # other tests have servers too
-    answer = await connected.call_tool(tool, arguments)
-    assert answer.is_error is failed, answer
-    assert json.loads(answer.content[0].text) == answer.structured_content
-    return answer.structured_content
-
-
-async def until_done(connected, **arguments):
-    """Calls wait as often as it says so; how often."""
-    calls = 0
-    while True:
-        calls += 1
-        said = await called(connected, "wait", **arguments)
-        if said["done"]:
-            return said, calls
-        assert len(json.dumps(said)) < 800  # about 200 tokens
-        assert said["next"] == "call wait again"
 
 
 async def test_the_loop_of_an_agent(home):
@@ -125,42 +79,6 @@ async def test_what_cannot_be_is_an_answer_with_a_hint(home, mode):
         assert (await called(connected, "launch", failed=True, request_id="agent-1", **other))["error"] == "exists"
         strange = await called(connected, "wait", failed=True, run="x", timeout=20)
         assert (strange["error"], strange["hint"]) == ("bad_value", "it has run, until, timeout_s, host")
-
-
-class Task(Result):
-    """A call that became a task."""
-
-    result_type: Literal["task"] = "task"
-    task_id: str = Field(alias="taskId")
-    status: str
-
-
-class Question(RequestParams):
-    """About a task."""
-
-    task_id: str = Field(alias="taskId")
-
-
-class Tasks(ClientExtension):
-    """A client that knows tasks, and is told about one."""
-
-    identifier = TASKS
-
-    def __init__(self):
-        self.tasks = []
-
-    def claims(self):
-        return (ResultClaim(result_type="task", model=Task, resolve=self._seen),)
-
-    async def _seen(self, task, context):
-        self.tasks.append(task)
-        return CallToolResult(content=[], structured_content={})
-
-
-async def asked_about(connected, task_id, method="tasks/get"):
-    return await connected.session.send_request(
-        Request[Question, str](method=method, params=Question(taskId=task_id)), TypeAdapter(dict)
-    )
 
 
 async def test_a_wait_is_a_task_that_outlives_its_server(home):

@@ -24,7 +24,7 @@ from tui.panel.app import EagleApp
 from tui.panel.bench_view import compare
 from tui.panel.screens.bench_details import verdict_rows
 from tui.panel.screens.bench_dialogs import BenchDialog, ExperimentDialog, bench_warnings
-from tui.panel.screens.dialog import Confirm, Facts
+from tui.panel.screens.dialog import Ask, Confirm, Facts
 from tui.panel.screens.plan import Plan
 from tui.panel.widgets.bench.arm_card import ratio_color
 from tui.panel.widgets.rows import plain
@@ -626,17 +626,28 @@ async def test_a_measurement_that_goes_on_is_followed_again(monkeypatch):
         assert "keeps running there" in said
 
 
-@pytest.mark.parametrize("leave_words", [("tab", "enter"), ("ctrl+c",)], ids=["yes", "asked twice"])
-async def test_leaving_an_experiment_asks_and_says_how_it_goes_on(profiles, runner, monkeypatch, leave_words):
+@pytest.mark.parametrize("answer", ["background", "last launch"])
+async def test_leaving_hands_the_experiment_over_to_a_process_of_its_own(profiles, runner, monkeypatch, answer):
+    from tui.core.experiment import background, elsewhere
+    from tui.core.experiment import record as experiment_record
+
     said: list[str] = []
+    asked: list[object] = []
     leave = EagleApp.exit
 
     def exit(self, *args, message=None, **more):
         said.append(str(message))
         leave(self, *args, message=message, **more)
 
+    async def started(words, name):
+        asked.append(words)
+        return background.Background(4711, "pays-1", Path("/log"), Path("/out"))
+
     monkeypatch.setattr(EagleApp, "exit", exit)
-    async with panel(profiles).run_test(size=(120, 40)) as pilot:
+    monkeypatch.setattr(background, "start", started)
+    monkeypatch.setattr(experiment_record, "read", lambda _: object())
+    monkeypatch.setattr(elsewhere, "ask_to_stop", lambda *words: asked.append(words))
+    async with panel(profiles).run_test(size=(80, 24)) as pilot:
         await on_bench(pilot, None)
         await pilot.press("E")
         await until(pilot, lambda: isinstance(pilot.app.screen, ExperimentDialog))
@@ -647,14 +658,75 @@ async def test_leaving_an_experiment_asks_and_says_how_it_goes_on(profiles, runn
         await begun(pilot)
         await until(pilot, lambda: pilot.app.board.experiment)
         await pilot.press("q")
-        await shows(pilot, "An experiment is under way", "--resume continues it", "Enter no (chosen)")
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(pilot.app.screen, Confirm))
+        await shows(
+            pilot,
+            "What becomes of the experiment?",
+            "Keep running in background",
+            "Stop after this launch",
+            "graphs-and-eagle3 on gpu1, launch 12 of 12",
+            "Enter stay (chosen)",
+        )
+        await pilot.press("enter")  # the safe answer has the focus
+        await until(pilot, lambda: not isinstance(pilot.app.screen, Ask))
+        assert not said
         await pilot.press("q")
-        await shows(pilot, "An experiment is under way")
-        await pilot.press(*leave_words)
+        await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+        await pilot.press(*["tab"] * (1 if answer == "background" else 2), "enter")
         await until(pilot, lambda: said)
-    assert "eagletui experiment graphs-and-eagle3 --host gpu1 --resume continues it" in said[0]
+    words = ["--profiles", str(profiles), "experiment", "graphs-and-eagle3", "--host", "gpu1", "--resume"]
+    last = [("pays-1", elsewhere.Stop.AFTER_LAUNCH)] if answer == "last launch" else []
+    assert asked == [words, *last]
+    assert "in the background (PID 4711): eagletui experiment graphs-and-eagle3 --attach follows it" in said[0]
+
+
+async def test_leaving_twice_asks_once(profiles, runner):
+    async with panel(profiles).run_test(size=(120, 40)) as pilot:
+        await on_bench(pilot, bench_states.running())
+        pilot.app.measure._runner = object()
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: pilot.app._leaving)
+
+
+async def test_an_experiment_of_another_process_is_followed_and_left_alone(profiles, monkeypatch):
+    from tui.core.experiment import elsewhere
+    from tui.core.experiment import record as experiment_record
+    from tui.core.profiles.load import load_bench, load_experiment, load_launch
+
+    dirs = [profiles]
+    profile = load_experiment("pays", dirs)
+    launches = {arm.letter: load_launch(arm.profile, dirs, arm.sets) for arm in profile.arms}
+    record = experiment.begin(profile, load_bench("users", dirs), launches, "gpu1", 1)
+    experiment_record.write(record)
+    over = asyncio.Event()
+    drivers = {record.experiment_id: 4711}
+
+    async def follow(experiment_id: str) -> AsyncIterator[ExperimentState]:
+        assert experiment_id == record.experiment_id
+        yield bench_states.running(driver=4711)
+        await over.wait()
+        experiment_record.write(replace(record, outcome="done", message="done", ended_at="2026-10-06T20:00:00Z"))
+        yield bench_states.finished()
+
+    monkeypatch.setattr(elsewhere, "follow", follow)
+    monkeypatch.setattr(experiment_record, "drivers", lambda: drivers)
+    async with panel(profiles).run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: pilot.app.board.experiment)
+        await pilot.press("4")
+        await shows(pilot, "◐ RUNNING", "launch 12 of 12", "run by PID 4711")
+        text = screen_text(pilot.app)
+        assert "space pause" not in text
+        assert "S stop" not in text
+        assert " measured" not in text.split("\n")[1]
+        for key in ("space", "S", "P"):
+            await pilot.press(key)
+        await shows(pilot, "Run by PID 4711; eagletui experiment", "--stop after-launch")
+        assert not isinstance(pilot.app.screen, Confirm)
+        assert "run by PID 4711, and goes on" in (pilot.app.measure.farewell() or "")
+        over.set()
+        await until(pilot, lambda: not pilot.app.measure.under_way)
+        await shows(pilot, "b bench")
 
 
 async def test_one_more_pair_of_an_experiment_that_is_over_asks_first(profiles, runner):
@@ -837,3 +909,18 @@ def test_statuses_have_a_glyph_each():
 
     assert set(_STATUS) == set(ArmStatus)
     assert len({glyph + word for glyph, word, _ in _STATUS.values()}) == len(_STATUS)
+
+
+async def test_an_arm_none_of_whose_runs_counts_is_not_done():
+    state = bench_states.one_arm()
+    server = state.arms[0]
+    broken = tuple(bench_states.result("C", 1, run, 61.0, failed="cache") for run in (1, 2))
+    over = replace(server, status=ArmStatus.MEASURED, launches_done=1, results=broken, live=None)
+    for finished, badge in ((replace(state, arms=(over,), finished=True), "✗ NONE COUNTS"), (state, "RUNNING")):
+        async with panel().run_test(size=(120, 36)) as pilot:
+            await on_bench(pilot, finished)
+            text = screen_text(pilot.app)
+            assert badge in text
+            assert ("none of 2 runs counts" in text) is (finished is not state)
+            assert "DONE" not in text
+            assert "no run is complete yet" not in text

@@ -6,8 +6,9 @@ import click
 
 from tui.commands import completing
 from tui.commands.experiment import conduct, experiment_json
-from tui.commands.options import host_option, json_option, resume_option, seed_option
+from tui.commands.options import host_option, json_option, resume_option, seed_option, yes_option
 from tui.commands.output import emit
+from tui.commands.terminal import interactive
 from tui.core.experiment.noise import NoiseReport, noise_report
 from tui.core.model.profile import ExperimentArm, ExperimentProfile
 from tui.core.records import picked
@@ -27,6 +28,7 @@ from tui.core.records import picked
 @host_option
 @resume_option
 @seed_option
+@yes_option
 @json_option
 @click.pass_obj
 def command(
@@ -37,6 +39,7 @@ def command(
     host: str | None,
     resume: bool,
     seed: int | None,
+    yes: bool,
     as_json: bool,
 ) -> int:
     """The host's own noise: the launch profile NAME against itself, on real launches.
@@ -50,7 +53,9 @@ def command(
         pairs=pairs,
         hypothesis="launches of one configuration differ by chance alone",
     )
-    runner = conduct(directory, profile, host, resume, seed, ("eagletui", "bench", "aa", name, "--bench", bench))
+    words = ("eagletui", "bench", "aa", name, "--bench", bench)
+    ask = None if yes else interactive() and not as_json
+    runner = conduct(directory, profile, host, resume, seed, words, ask=ask)
     reports = noise_report(runner.record, runner.results())
     if as_json:
         emit({**experiment_json(runner), "noise": [_noise_json(report) for report in reports]})

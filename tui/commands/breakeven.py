@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from tui.commands import completing
-from tui.commands.options import MAX_FIGURE, Number, concurrency_option, host_option, json_option
+from tui.commands.options import MAX_FIGURE, Number, bench_option, concurrency_option, host_option, json_option
 from tui.commands.output import emit, say
 from tui.core.bench import allreduce
 from tui.core.errors import Slug, UsageError
@@ -21,7 +21,7 @@ from tui.core.speculation.from_results import Payoff, payoff, predictions
 from tui.core.speculation.prediction import Prediction
 from tui.core.speculation.verify_cost import VerifyCost, Weight, verify_cost
 from tui.core.text import one_line
-from tui.core.verdicts.pairing import Side, matched
+from tui.core.verdicts.pairing import Side, matched, of_bench
 from tui.core.verdicts.sentences import load_words, two
 
 _CURVE_TO = 5.0  # accept length that a table without a known draft goes up to
@@ -34,6 +34,7 @@ _CURVE_TO = 5.0  # accept length that a table without a known draft goes up to
 @click.option("--draft-ms", type=Number(MAX_FIGURE, zero=True), metavar="Z", help="The drafts of one cycle.")
 @click.option("--accept-len", type=Number(MAX_FIGURE), metavar="T", help="Tokens a cycle, bonus token counted.")
 @click.option("--layers", type=click.IntRange(min=1), metavar="N", help="Of the model: for the time of an all-reduce.")
+@bench_option
 @concurrency_option
 @host_option
 @json_option
@@ -44,6 +45,7 @@ def command(
     draft_ms: float | None,
     accept_len: float | None,
     layers: int | None,
+    bench: str | None,
     concurrency: int | None,
     host: str | None,
     as_json: bool,
@@ -60,7 +62,7 @@ def command(
             slug=Slug.BAD_VALUE,
         )
     if refs:
-        return _breakeven_of_results(refs, draft_ms, layers, concurrency, host, as_json)
+        return _breakeven_of_results(refs, draft_ms, layers, bench, concurrency, host, as_json)
     if base_tok_s is None or verify_ms is None:
         raise UsageError(
             "two results are needed, or --base-tok-s and --verify-ms",
@@ -80,12 +82,15 @@ def _breakeven_of_results(
     refs: tuple[str, ...],
     draft_ms: float | None,
     layers: int | None,
+    bench: str | None,
     concurrency: int | None,
     host: str | None,
     as_json: bool,
 ) -> int:
     results, launched = store.read_all(), launch_records.read_all()
-    sides = [side_of(name, ref, results, launched, host) for name, ref in zip("AB", refs, strict=False)]
+    sides = [
+        of_bench(side_of(name, ref, results, launched, host), bench) for name, ref in zip("AB", refs, strict=False)
+    ]
     for side in sides:
         if not side.results:
             raise UsageError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from tui.commands import completing
-from tui.commands.options import Number, concurrency_option, host_option, json_option
+from tui.commands.options import Number, bench_option, concurrency_option, host_option, json_option
 from tui.commands.output import emit, say
 from tui.core.errors import Slug, UsageError
 from tui.core.experiment import planned
@@ -15,11 +15,12 @@ from tui.core.model.profile import LoadPoint
 from tui.core.model.verdict import ArmFigure, Verdict, VerdictKind
 from tui.core.records import picked
 from tui.core.results import store
+from tui.core.results.flat import SIMULATED, simulated
 from tui.core.server import launch_records
 from tui.core.text import one_line
 from tui.core.verdicts.judging import screened_words
 from tui.core.verdicts.metric import METRICS, default_for, metric
-from tui.core.verdicts.pairing import Side, launch_seconds, matched
+from tui.core.verdicts.pairing import Side, launch_seconds, matched, of_bench
 from tui.core.verdicts.sentences import count
 
 _NAMES = string.ascii_uppercase
@@ -35,6 +36,7 @@ _NAMES = string.ascii_uppercase
     metavar="M",
     help="Also output_tok_s, goodput_req_s, ttft_ms, p99_itl_ms, …",
 )
+@bench_option
 @concurrency_option
 @click.option("--rate", type=Number(), metavar="R", help="At so many requests a second alone.")
 @click.option(
@@ -45,6 +47,7 @@ _NAMES = string.ascii_uppercase
 def command(
     refs: tuple[str, ...],
     metric_name: str | None,
+    bench: str | None,
     concurrency: int | None,
     rate: float | None,
     margin: float | None,
@@ -66,7 +69,9 @@ def command(
         raise UsageError("a name is given twice", "name different runs, results or profiles", slug=Slug.SAME_LAUNCHES)
     chosen, load = metric(metric_name) if metric_name is not None else None, _point(concurrency, rate)
     results, launched = store.read_all(), launch_records.read_all()
-    base, *others = (side_of(name, ref, results, launched, host) for name, ref in zip(_NAMES, refs, strict=False))
+    base, *others = (
+        of_bench(side_of(name, ref, results, launched, host), bench) for name, ref in zip(_NAMES, refs, strict=False)
+    )
     at_load: dict[LoadPoint | None, list[tuple[Side, Side]]] = {}
     for other in others:
         both = [(base, other)]
@@ -84,8 +89,9 @@ def command(
         )
     ]
     best = next((v for v in verdicts if v.verdict is not VerdictKind.INVALID), verdicts[0])
+    on_demo = any(simulated(result) for side in (base, *others) for result in side.results)
     if as_json:
-        document = verdict_json(best)
+        document = verdict_json(best) | {"simulated_host": on_demo}
         if len(verdicts) > 1:
             document["comparisons" if len(others) > 1 else "points"] = [verdict_json(v) for v in verdicts]
         emit(document)
@@ -95,6 +101,8 @@ def command(
             say("each load is a question of its own: with several, one may miss by chance")
             if said := screened_words(verdicts):
                 say(f"of all loads together, {said}")
+        if on_demo:
+            print(f"▲ {SIMULATED}")
     return 1 if best.verdict is VerdictKind.INVALID else 0
 
 
@@ -108,7 +116,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
     """A verdict as scripts see it."""
     document = picked(
         verdict,
-        "metric a b ratio ci confidence n_pairs level verdict text point=point.label reasons facts mde by_chance noise_floor "
+        "metric a b ratio ci confidence n_pairs level verdict conclusion text point=point.label reasons facts mde by_chance noise_floor "
         "same_text results=result_ids",
     )
     document |= {side: _figure_json(getattr(verdict, side), verdict.metric) for side in "ab"}

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
 
+from tui.commands.measured import may_replace
 from tui.commands.output import emit, error_line, say
 from tui.commands.sessions import LOOK_S, diagnosis_json, is_up, run_json
 from tui.commands.terminal import TerminalAsker
@@ -92,6 +93,7 @@ async def launch_group(
     group_id: str,
     again: bool,
     replace: bool,
+    ask: bool | None,
     wait_ready: bool,
     timeout_s: float,
     as_json: bool,
@@ -102,6 +104,7 @@ async def launch_group(
         host: where a member goes that names none.
         begun: gets "started" once all members run; what is given up before is rolled back.
         again: it may have been launched before; then that launch is reported.
+        ask: somebody can be asked whether a measurement may end; None: it may.
     """
     async with group_session(planning.hosts_of(profile, host), all_of_them=True) as hosts:
         group = await _launched_before(hosts, group_id) if again else None
@@ -111,6 +114,8 @@ async def launch_group(
             for finding in plan.findings:
                 if finding.level == "warn":
                     say(str(finding))
+            if replace and not await may_replace(ask, plan):
+                return 1
             async with aclosing(hosts.launch(plan, replace=replace)) as progress:
                 async for step in progress:
                     if not as_json:

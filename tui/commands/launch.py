@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tui.commands import completing
-from tui.commands.options import host_option, json_option, set_option, timeout_option
+from tui.commands.measured import may_replace
+from tui.commands.options import host_option, json_option, set_option, timeout_option, yes_option
 from tui.commands.output import Interrupted, emit, run_async, say
 from tui.commands.sessions import session, state_json, state_of
+from tui.commands.terminal import interactive
 from tui.commands.wait import say_outcome, wait
 from tui.core.config import default_host, load_settings, profile_dirs
 from tui.core.errors import UsageError, of_system
@@ -44,6 +46,7 @@ class _Order:
     run_id: str  # of the run, or the group
     again: bool  # it may have been launched before, by the same request
     replace: bool
+    ask: bool | None  # before a measurement ends with what is replaced; None: it may
     wait_ready: bool
     timeout_s: float
     as_json: bool
@@ -54,6 +57,7 @@ class _Order:
 @host_option
 @set_option
 @click.option("--replace", is_flag=True, help="Stop our server on those GPUs first, wait for the memory.")
+@yes_option
 @click.option("--dry-run", is_flag=True, help="Only the checks and the command, or a job's batch script.")
 @click.option("--wait", "wait_ready", is_flag=True, help="Until ready (0), crashed (1) or timed out (4).")
 @timeout_option
@@ -66,6 +70,7 @@ def command(
     host: str | None,
     sets: tuple[str, ...],
     replace: bool,
+    yes: bool,
     dry_run: bool,
     wait_ready: bool,
     timeout: float | None,
@@ -90,6 +95,7 @@ def command(
         run_id=run_id_for(request_id, profile.name, where, changes) if request_id else new_run_id(profile.name),
         again=bool(request_id),
         replace=replace,
+        ask=None if yes else interactive() and not as_json,
         wait_ready=wait_ready,
         timeout_s=profile.startup_timeout_s if timeout is None else timeout,
         as_json=as_json,
@@ -110,6 +116,8 @@ def _launch_one(order: _Order) -> int:
                     say(str(finding))
             for earlier in _known(order.profile, order.changes, order.where):
                 say(_known_words(earlier))
+            if order.replace and not await may_replace(order.ask, plan):
+                return 1
             if order.replace and await _ends_groups(plan):
                 plan = await opened.check(plan)
             begun[:] = ["asked"]
@@ -153,6 +161,7 @@ def _launch_several(order: _Order) -> int:
             group_id=order.run_id,
             again=order.again,
             replace=order.replace,
+            ask=order.ask,
             wait_ready=order.wait_ready,
             timeout_s=order.timeout_s,
             as_json=order.as_json,

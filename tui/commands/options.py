@@ -54,8 +54,12 @@ set_option = click.option(
     help="Override a flag, or env.X, gpus.",
 )
 resume_option = click.option("--resume", is_flag=True, help="Continue the newest unfinished one of this name there.")
+yes_option = click.option("--yes", is_flag=True, help="Though a server in the way is being measured.")
 seed_option = click.option("--seed", type=click.IntRange(0, 2**32), metavar="N", help="Decides which arm begins.")
 timeout_option = click.option("--timeout", type=SECONDS, metavar="S", help="Seconds to wait.")
+bench_option = click.option(
+    "--bench", metavar="B", shell_complete=completing.bench_profiles, help="Results of this bench alone."
+)
 concurrency_option = click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="At this load alone.")
 
 

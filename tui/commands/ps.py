@@ -1,6 +1,7 @@
 """`eagletui ps`: runs on hosts, and servers that others started."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -29,6 +30,9 @@ from tui.core.sglang.state import StartupState
 from tui.core.text import one_line
 
 _AT_ONCE = 4  # runs of a host
+_DEATHS_READ = (
+    4  # logs of servers whose end nobody watched, of a host and a call: the newest; later calls read the others
+)
 _NAME_WIDTH = 34
 _NAME_MAX = 72
 
@@ -153,15 +157,27 @@ def _job_row(host: str, job: Job) -> "_Row":
 async def _rows(opened: HostSession, runs: Sequence[Run]) -> list[_Row]:
     """A few are asked about at once; where the host has too few sessions for that, one after the other."""
     at_once = asyncio.Semaphore(_AT_ONCE)
+    unwatched = [run.run_id for run in runs if _died_unwatched(run)][:_DEATHS_READ]
 
     async def row_of(run: Run) -> _Row:
         async with at_once:
+            if run.run_id in unwatched:
+                with contextlib.suppress(EagletuiError):  # what its log ends with is kept in the record of its launch
+                    await state_of(opened, run)
             return await _row(opened, run)
 
     rows = await asyncio.gather(*map(row_of, runs), return_exceptions=True)
     return [
         await _row(opened, run) if isinstance(row, BaseException) else row for run, row in zip(runs, rows, strict=True)
     ]
+
+
+def _died_unwatched(run: Run) -> bool:
+    """Whether a server of ours crashed while nobody watched: the record of its launch has no end."""
+    if run.kind != "server" or outcome_of_files(run) is not Outcome.CRASHED:
+        return False
+    known = launch_records.read(run.run_id)
+    return known is not None and known.ended_at is None and not known.stopped_with_group
 
 
 async def _row(opened: HostSession, run: Run) -> _Row:

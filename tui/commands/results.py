@@ -3,7 +3,7 @@
 import gzip
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,14 @@ from tui.core.experiment.export.formats import FORMATS, format_named
 from tui.core.model.result import Result
 from tui.core.results import store
 from tui.core.results.external.reading import decode, read_posted
-from tui.core.results.flat import flat
+from tui.core.results.flat import SIMULATED, flat, simulated
 from tui.core.text import aligned, as_number, one_line
 from tui.core.verdicts.sentences import answer_words, count
 
 _COLUMNS = ("started", "result", "host", "profile", "bench", "load", "tok/s user", "tok/s", "TTFT", "TPOT", "accept")
 _LARGEST_FILE = 256 << 20  # bytes that are imported
 _PROBLEMS = 10  # lines that were left out, of which each is said
+_NAMED = 8  # values of a filter that fit something
 _NUMBERS = 6  # columns from here on are aligned to the right
 
 
@@ -57,9 +58,10 @@ def list_results(host: str | None, bench: str | None, profile: str | None, as_js
 
 
 def _list(host: str | None, bench: str | None, profile: str | None, as_json: bool) -> int:
+    stored = store.read_all()
     wanted = [
         result
-        for result in store.read_all()
+        for result in stored
         if (host is None or result.server.host == host)
         and (bench is None or result.bench == bench)
         and (profile is None or result.server.profile == profile)
@@ -69,9 +71,22 @@ def _list(host: str | None, bench: str | None, profile: str | None, as_json: boo
         emit([flat(result) for result in wanted])
     elif wanted:
         print(table(wanted))
-    else:
-        say("nothing is stored" if host is bench is profile is None else "no stored result fits")
+    if not wanted:
+        say(_why_none(stored, {"host": host, "bench": bench, "profile": profile}))
     return 0
+
+
+def _why_none(stored: Sequence[Result], asked: Mapping[str, str | None]) -> str:
+    """Which of the filters fits no result, and what would."""
+    if not stored:
+        return "nothing is stored; eagletui bench measures a server"
+    for name, value in asked.items():
+        there = sorted({str(flat(result)[name]) for result in stored if flat(result)[name] is not None})
+        if value is not None and value not in there:
+            others = ", ".join(one_line(other, 40) for other in there[:_NAMED]) + (", …" if len(there) > _NAMED else "")
+            return f"no stored result is of {name} {one_line(value, 60)}; there are of {others or 'none'}"
+    given = ", ".join(f"{name} {one_line(value, 60)}" for name, value in asked.items() if value is not None)
+    return f"no stored result is of {given} together"
 
 
 @command.command(name="import")
@@ -201,7 +216,8 @@ def _say_unreadable() -> None:
 def table(results: list[Result]) -> str:
     """Results as aligned lines; an invalid one says why at the end of its line."""
     lines = aligned([_COLUMNS, *map(_row, results)], range(_NUMBERS))
-    return "\n".join((line + _mark(result)).rstrip() for line, result in zip(lines, [None, *results], strict=True))
+    rows = [(line + _mark(result)).rstrip() for line, result in zip(lines, [None, *results], strict=True)]
+    return "\n".join([*rows, *([f"▲ {SIMULATED}"] if any(map(simulated, results)) else [])])
 
 
 def _row(result: Result) -> tuple[str, ...]:

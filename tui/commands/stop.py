@@ -1,24 +1,23 @@
 """`eagletui stop`: ends a run with everything it started."""
 
 import asyncio
-from collections.abc import Sequence
 
 import click
 
 from tui.commands import completing
 from tui.commands.groups import group_on_record, group_session, stop_group
 from tui.commands.live_one import live_one
+from tui.commands.measured import may_stop, measurement_of_one, run_words
 from tui.commands.options import SECONDS, host_option, json_option
 from tui.commands.output import emit, run_async, say
 from tui.commands.sessions import LOOK_S, host_of_run, run_json, session
-from tui.commands.terminal import interactive, read_line
+from tui.commands.terminal import interactive
 from tui.core.errors import EagletuiError, Slug
 from tui.core.groups.session import GroupSession
 from tui.core.model.group import Group, group_of
 from tui.core.model.phases import Outcome
 from tui.core.model.run import Run
 from tui.core.server import launch_records
-from tui.core.server.asking import url_of
 from tui.core.server.run_end import outcome_of_files
 
 
@@ -36,7 +35,7 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
     async def stop_all_of(group: Group) -> int:
         async with group_session(group.hosts) as hosts:
             what = f"{group.group_id}, all of it, on {', '.join(group.hosts)}"
-            if not await _may(ask, what, None if yes else await _measures_group(hosts, group)):
+            if not await may_stop(ask, what, None if yes else await _measures_group(hosts, group)):
                 return 1
             return await stop_group(hosts, group, grace, as_json, asked)
 
@@ -56,7 +55,7 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
                 else:
                     say(f"{found.run_id} has ended already")
                 return 0
-            if not await _may(ask, _what(found), _measures(runs, found)):
+            if not await may_stop(ask, run_words(found), measurement_of_one(found, runs)):
                 return 1
             last = None
             async for last in opened.stop(found, grace_s=grace):
@@ -80,44 +79,8 @@ def command(run: str, yes: bool, grace: float, host: str | None, as_json: bool) 
         raise EagletuiError("interrupted", hint, slug=Slug.INTERRUPTED) from None
 
 
-def _what(run: Run) -> str:
-    gpus = f", GPUs {', '.join(map(str, run.gpus))}" if run.gpus else ""
-    return f"{run.run_id} on {run.host}, PID {run.pid}{gpus}"
-
-
-async def _may(ask: bool | None, what: str, measured: Run | None) -> bool:
-    """Whether to stop it. Raises EagletuiError where it is measured by a run and nobody can be asked.
-
-    Args:
-        ask: somebody can be asked; None: it was said already that it shall be.
-    """
-    if ask is None:
-        return True
-    if not ask and measured is not None:
-        raise EagletuiError(
-            f"{what} is being measured by {measured.run_id}, which would end with it",
-            f"eagletui wait {measured.short_id} --for exit waits for its end; --yes stops both",
-            slug=Slug.MEASURED,
-        )
-    if not ask:
-        return True
-    if measured is not None:
-        what += f", which {measured.run_id} is measuring now and which ends with it"
-    if not (agreed := await _agreed(what)):
-        say("not stopped")
-    return agreed
-
-
-def _measures(runs: Sequence[Run], server: Run) -> Run | None:
-    """The measurement that ends with a server."""
-    from tui.core.bench.collect import measurement_of
-
-    url = url_of(server.argv, server.port) if server.port and server.job is None else None  # a job's is its node's
-    return measurement_of(runs, server.run_id, url)
-
-
 async def _measures_group(hosts: GroupSession, group: Group) -> Run | None:
-    """The same of a group, as far as the host of the member that serves answers."""
+    """The measurement of a group, as far as the host of the member that serves answers."""
     from tui.core.bench.collect import measurement_of
 
     try:
@@ -126,11 +89,6 @@ async def _measures_group(hosts: GroupSession, group: Group) -> Run | None:
     except (EagletuiError, TimeoutError):
         return None  # the stop itself says what cannot be asked
     return measurement_of(runs, group.group_id, None)
-
-
-async def _agreed(what: str) -> bool:
-    say(f"stop {what}?")
-    return (await read_line("[yes/No] ") or "").strip().lower() in ("y", "yes")
 
 
 def _json(run: Run, held_mib: float | None) -> dict[str, object]:

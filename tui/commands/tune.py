@@ -17,7 +17,6 @@ from tui.commands.output import Interrupted, emit, run_async, say
 from tui.commands.sessions import raise_if_refused
 from tui.core.config import default_host, profile_dirs
 from tui.core.errors import Slug, UsageError
-from tui.core.experiment import record as experiment_record
 from tui.core.groups import planning
 from tui.core.model.profile import BenchProfile
 from tui.core.profiles.launch_profile import LaunchProfile
@@ -99,9 +98,7 @@ def _values(sets: tuple[str, ...]) -> Mapping[str, Any]:
 def _to_run(
     fresh: TuneRecord, launch: LaunchProfile, bench: BenchProfile, resume: bool, budget_h: float | None
 ) -> TuneRecord:
-    """The tune that is begun, or taken up. Raises UsageError; EagletuiError where an experiment runs on the host."""
-    if (held := experiment_record.running(fresh.host)) is not None:
-        raise experiment_record.busy(fresh.host, *held)
+    """The tune that is begun, or taken up. Raises UsageError."""
     if (left_out := tune_record.FILES.unreadable_words()) is not None:
         say(left_out)
     earlier = tune_record.unfinished(fresh.profile, fresh.host, fresh.goal)

@@ -19,6 +19,7 @@ class Action(StrEnum):
     STOP_OR_REPLACE = "stop_or_replace"  # subject: a run
     WAIT = "wait"  # subject: a run
     WAIT_OR_STOP = "wait_or_stop"  # subject: a run
+    WAIT_FOR_LEASE = "wait_for_lease"  # subject: the command that has it
     LAUNCH = "launch"
     LOGS = "logs"  # subject: a run
     LIST_RUNS = "list_runs"  # subject: a host
@@ -37,6 +38,7 @@ _COMMANDS = {
     Action.STOP_OR_REPLACE: "stop it first (eagletui stop {}) or launch with --replace",
     Action.WAIT: "eagletui wait {} waits until it is ready",
     Action.WAIT_OR_STOP: "eagletui wait {0} --for exit waits for its end, eagletui stop {0} ends it",
+    Action.WAIT_FOR_LEASE: "wait for its end, or stop it where it runs: eagletui {} --stop now",
     Action.LAUNCH: "eagletui launch NAME --wait starts one; --url measures one that somebody else started",
     Action.LOGS: "eagletui logs {} shows all of its output",
     Action.LIST_RUNS: "eagletui ps {} lists them",

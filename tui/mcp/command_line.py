@@ -33,7 +33,8 @@ class Answer:
 
 
 def _bad(document: dict[str, Any]) -> bool:
-    return bool(document.get("error")) and "message" in document
+    """An error, and not a record that says what came of something: only errors have a hint, if an empty one."""
+    return bool(document.get("error")) and "message" in document and "hint" in document
 
 
 async def ask(*words: str, progress: Callable[[str], None] | None = None) -> Answer:
@@ -44,14 +45,18 @@ async def ask(*words: str, progress: Callable[[str], None] | None = None) -> Ans
 
     A task that is cancelled interrupts the command; what runs on the host keeps running.
     """
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "tui", *words, "--json"),  # nothing of the directory that the agent works in
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=_LINE_LIMIT,
-        env={**os.environ, "TERM": "dumb"},
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "tui", *words, "--json"),  # nothing of the directory that the agent works in
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_LINE_LIMIT,
+            env={**os.environ, "TERM": "dumb"},
+        )
+    except (OSError, ValueError) as error:  # a text that is longer than an argument may be, or has a NUL
+        why = one_line(str(error), 200)
+        return Answer(2, {"error": Slug.BAD_VALUE, "message": f"not asked: {why}", "hint": "give shorter, plain texts"})
     assert process.stdout is not None
     assert process.stderr is not None
     try:

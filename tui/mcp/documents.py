@@ -82,5 +82,40 @@ class Measured(Document):
     next: str | None = None
 
 
+class Experiment(Document):
+    """An experiment: how far it is, or how it ended."""
+
+    experiment: str | None = None
+    host: str | None = None
+    outcome: str | None = None
+    done: bool | None = None
+    next: str | None = None
+    launches_done: int | None = None
+    launches: int | None = None
+    arm: str | None = None  # that is launched or measured now
+    phase: str | None = None
+    left_s: float | None = None
+    note: str | None = None
+    verdicts: list[str] | None = None  # sentences: quote them
+    failed: list[str] | None = None  # arms, and why
+
+
+class Journal(Document):
+    """What was tried and what came of it, newest first."""
+
+    hypotheses: list[dict[str, Any]] | None = None
+    dead_ends: list[dict[str, Any]] | None = None
+    ideas: list[dict[str, Any]] | None = None  # open ones
+    notes: list[dict[str, Any]] | None = None
+    runs: list[dict[str, Any]] | None = None
+    best: str | None = None
+
+
+class Noted(Document):
+    """A note that was written."""
+
+    id: str | None = None
+
+
 class Compared(Document):
     """A verdict with its interval."""

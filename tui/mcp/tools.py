@@ -10,13 +10,27 @@ from pydantic import Field
 
 from tui.mcp.answers import RUN_KEYS, answered, chosen, diagnosis_keys, on, refused, result, run_keys, set_options
 from tui.mcp.command_line import ask
-from tui.mcp.documents import Compared, Hosts, Listed, Log, Measured, Preview, Run, Status, Waited
-from tui.mcp.waiting import wait_slice
+from tui.mcp.documents import (
+    Compared,
+    Experiment,
+    Hosts,
+    Journal,
+    Listed,
+    Log,
+    Measured,
+    Noted,
+    Preview,
+    Run,
+    Status,
+    Waited,
+)
+from tui.mcp.waiting import experiment_slice, wait_slice
 
 Host = Annotated[
     str | None, Field(description="A name of ~/.ssh/config, user@host:port, local or demo; null: the default.")
 ]
 RunId = Annotated[str, Field(description="A run's id, its last six digits, or a unique beginning.")]
+Experimented = Annotated[str, Field(description="An experiment profile's name, or an experiment's id.")]
 Sets = Annotated[
     dict[str, Any] | None,
     Field(description='Flags to override, such as {"mem-fraction-static": 0.88}; env.X, gpus too.'),
@@ -36,6 +50,13 @@ _RESULT = (
     ),
     *("median_ttft_ms", "median_tpot_ms", "accept_length", "joules_per_token", "valid", "failed_guards"),
 )
+_OF_JOURNAL = {
+    "hypotheses": ("entry_id", "text", "status", "host", "why"),
+    "dead_ends": ("profile", "sets", "host", "cause", "what", "tries"),
+    "notes": ("at", "by", "text", "about"),
+    "runs": ("run_id", "host", "profile", "sets", "outcome", "cause", "tok_s", "level"),
+}
+_ENTRIES = 10  # of each part of the journal
 _ENDED_SHOWN = 3
 _LOG_LINES = 40
 _LOG_BYTES = 8_192
@@ -167,6 +188,38 @@ async def compare(
     return answered(await ask("compare", *configurations, *options, *on(host)), Compared, dict)
 
 
+async def experiment_wait(
+    name: Experimented, ctx: Context, timeout_s: Annotated[float, Field(gt=0)] = 45, host: Host = None
+) -> Annotated[CallToolResult, Experiment]:
+    """Blocks until an experiment is over, at most 45 s; its state now with timeout_s = 1. While `done` is false, call it again.
+    Of one that is over its verdicts, at once."""
+    if (no := refused(name, host)) is not None:
+        return no
+    return await experiment_slice(name, host, timeout_s, ctx)
+
+
+async def journal(
+    search: Annotated[str | None, Field(description="Only what has all these words.")] = None,
+    since: Annotated[str | None, Field(description="Such as 7d, 12h, 2026-11-20.")] = None,
+    host: Host = None,
+) -> Annotated[CallToolResult, Journal]:
+    """What was tried before and what came of it: hypotheses, dead ends, ideas, notes, launches. Look here before a launch."""
+    if (no := refused(search, since, host)) is not None:
+        return no
+    options = [word for name, value in (("--search", search), ("--since", since)) if value for word in (name, value)]
+    return answered(await ask("journal", *options, *on(host)), Journal, _journal)
+
+
+def _journal(said: Mapping[str, Any]) -> dict[str, Any]:
+    found = {part: [chosen(one, keys) for one in said[part][:_ENTRIES]] for part, keys in _OF_JOURNAL.items()}
+    ideas = [chosen(one, ("entry_id", "text", "by")) for one in said["ideas"] if one["state"] == "open"]
+    texts = [[verdict["text"] for verdict in one["verdicts"]] for one in said["hypotheses"][:_ENTRIES]]
+    hypotheses = [
+        {**one, "verdicts": text} if text else one for one, text in zip(found["hypotheses"], texts, strict=True)
+    ]
+    return {**found, "hypotheses": hypotheses, "ideas": ideas[:_ENTRIES], "best": said.get("best")}
+
+
 # -- tools that change something --------------------------------------------------------------------------------------
 
 
@@ -209,12 +262,46 @@ async def bench(
     )
 
 
+async def experiment(
+    name: Experimented,
+    do: Annotated[str, Field(pattern="^(start|resume|stop_after_launch|stop_now)$")] = "start",
+    host: Host = None,
+) -> Annotated[CallToolResult, Experiment]:
+    """Launches the arms of an experiment alternately, measures and compares them, by a process that outlives this server:
+    then call experiment_wait. resume continues one that was cut off; a stop ends it, whoever began it."""
+    if (no := refused(name, host)) is not None:
+        return no
+    if do.startswith("stop"):
+        answer = await ask("experiment", name, "--stop", do.removeprefix("stop_").replace("_", "-"), *on(host))
+    else:
+        answer = await ask("experiment", name, "--detach", *(["--resume"] if do == "resume" else []), *on(host))
+    return answered(
+        answer, Experiment, lambda said: {**chosen(said, ("experiment", "outcome")), "next": "call experiment_wait"}
+    )
+
+
+async def journal_note(
+    text: Annotated[str, Field(min_length=1, max_length=4000)],
+    about: Annotated[list[str] | None, Field(description="Runs, results, experiments, profiles, hosts.")] = None,
+) -> Annotated[CallToolResult, Noted]:
+    """Writes a note into the journal, as author agent: what you tried and concluded, for whoever comes later."""
+    if (no := refused(*(about or ()))) is not None:
+        return no
+    words = [word for reference in about or () for word in ("--on", reference)]
+    said = f" {text}" if text.startswith("-") else text
+    answer = await ask("journal", "note", said, "--author", "agent", *words)
+    return answered(answer, Noted, lambda entry: chosen(entry, ("id",)))
+
+
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 READ_ONLY: Sequence[tuple[Callable[..., Any], ToolAnnotations]] = [
-    (tool, _READS) for tool in (hosts, status, profiles, preview, wait, log, diagnose, results, compare)
+    (tool, _READS)
+    for tool in (hosts, status, profiles, preview, wait, log, diagnose, results, compare, experiment_wait, journal)
 ]
 CHANGING: Sequence[tuple[Callable[..., Any], ToolAnnotations]] = [
     (launch, ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True)),
     (stop, ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True)),
     (bench, ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False)),
+    (experiment, ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False)),
+    (journal_note, ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False)),
 ]

@@ -68,6 +68,7 @@ class EagleApp(HostApp):
     ) -> None:
         super().__init__(open_session=open_session, theme=theme, bell=bell)
         self._profiles_dir = profiles_dir
+        self._handed_over: list[str] = []  # experiments that go on without this panel, a sentence each
         self.hosts: list[PanelHost] = []
         self.groups = Groups(lambda: self.hosts, self.open_beside, self.ring)
         self.group_control = GroupControl(self, self.groups)
@@ -339,24 +340,32 @@ class EagleApp(HostApp):
         host.measure.start_experiment(preview, resume=resume)
 
     async def action_leave(self) -> None:
-        """Quits; servers keep running. Asks first where nobody else would go on with an experiment."""
-        from tui.panel.screens.dialog import Confirm
-        from tui.panel.widgets.rows import facts_of
+        """Quits; servers keep running. Asks first what becomes of an experiment that this panel runs."""
+        from tui.panel.leaving import question
 
-        driven = [words for host in self.hosts if host.measure.launches and (words := host.measure.farewell())]
-        if not driven or isinstance(self.screen, Confirm):  # asked for once more: no second question
+        if (dialog := question(self)) is None:
             await super().action_leave()
             return
 
-        def answered(yes: bool | None) -> None:
-            if yes:
+        def answered(answer: str | None) -> None:
+            if answer == "quit":
                 self.call_later(super(EagleApp, self).action_leave)
+            elif answer in ("background", "last launch"):
+                self.run_job("detach", functools.partial(self._hand_over, answer == "last launch"), self.tell)
 
-        mark, title = ("◌ QUIT", "accent!"), "An experiment is under way. Quit all the same?"
-        self.push_screen(Confirm(mark, title, facts_of([("then", words) for words in driven]), "No", "Quit"), answered)
+        self.push_screen(dialog, answered)
+
+    async def _hand_over(self, last_launch: bool) -> None:
+        """Quits once a process of its own goes on with each experiment of this panel."""
+        for host in self.hosts:
+            if host.measure.can_detach:
+                self.say("Handing the experiment over to a process in the background")
+                self._handed_over.append(await host.measure.detach(self._profiles_dir, last_launch=last_launch))
+        self.call_later(super().action_leave)
 
     def farewell(self) -> str | None:
-        return "\n".join(words for host in self.hosts if (words := host.farewell())) or None
+        found = [words for host in self.hosts if (words := host.farewell())]
+        return "\n".join([*found, *self._handed_over]) or None
 
     # -- what screens ask ------------------------------------------------------------------------------------------
 

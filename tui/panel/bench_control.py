@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tui.panel.bench_view import Preview
 
 _GROUP = "measure"
+_LETS_GO_S = 20.0  # in which a driver that was cancelled lets go of its experiment
 
 
 class Measuring:
@@ -169,7 +171,12 @@ class Measuring:
     def resume_following(self) -> None:
         """Follows a measurement of this host that runs without us: begun before this panel, or elsewhere."""
         host = self._host
-        if self.under_way or host.session is None:
+        if self.under_way:
+            return
+        for experiment_id in self._driven_elsewhere():
+            host.background(_GROUP, self._follow_elsewhere, experiment_id)
+            return
+        if host.session is None:
             return
         for run in host.board.runs:
             if run.kind == "bench" and run.active and run.run_id not in self._seen:
@@ -179,6 +186,22 @@ class Measuring:
                 if isinstance(measure, dict) and measure.get("experiment") is None:
                     host.background(_GROUP, self._follow_again, run)
                     return
+
+    def _driven_elsewhere(self) -> "Iterator[str]":
+        """Experiments on this host that other processes of this machine run, and that were not followed to their end."""
+        from tui.core.experiment import record as experiment_record
+
+        for experiment_id, pid in experiment_record.drivers().items():
+            record = experiment_record.read(experiment_id)
+            if pid == os.getpid() or record is None or record.ended_at is not None:
+                continue
+            if record.host == self._host.board.host:
+                yield experiment_id
+
+    async def _follow_elsewhere(self, experiment_id: str) -> None:
+        from tui.core.experiment import elsewhere
+
+        await self._follow(elsewhere.follow(experiment_id))
 
     async def _follow_again(self, run: "Run") -> None:
         from tui.core.experiment.one_bench import under_way
@@ -196,17 +219,20 @@ class Measuring:
         host, board = self._host, self._host.board
         self._busy = True
         failure: Exception | None = None
+        here = True  # rather than by another process
         try:
             async with aclosing(states) as following:
                 async for state in following:
+                    here = here and state.driver is None
                     self._seen.add(state.experiment_id)
                     news = _milestones(board.experiment) != _milestones(state)
                     board.experiment = state
                     host.touch(soon=news)
                     if news:
                         self._happened()
-            if board.experiment is not None:
-                host.app.ring(f"{board.experiment.name} on {board.host}: measured")
+            if (ended := board.experiment) is not None:
+                how = "measured" if here else ended.message or "over"
+                host.app.ring(f"{ended.name} on {board.host}: {how}")
         except Exception as error:
             failure = error
         finally:
@@ -229,6 +255,8 @@ class Measuring:
         if state is None:
             return None
         name = one_line(state.name, 60)
+        if state.driver is not None:
+            return f"{name} is run by PID {state.driver}, and goes on: eagletui experiment {name} --attach follows it."
         if self._runner is None:
             return f"The measurement {name} keeps running there, and is shown when you come back."
         again = f"eagletui experiment {name} --host {state.host} --resume"
@@ -238,6 +266,39 @@ class Measuring:
     def launches(self) -> bool:
         """True where what is measured launches its own servers, one after the other: it can be paused."""
         return self._runner is not None or self._held is not None
+
+    @property
+    def can_detach(self) -> bool:
+        """True where it is an experiment of this panel, which a process of its own can go on with."""
+        return self._runner is not None
+
+    async def detach(self, profiles_dir: "Path | None", *, last_launch: bool) -> str:
+        """Hands the experiment under way to a process of its own, which goes on where this is; one sentence of that.
+
+        `last_launch`: it stops when the launch under way is measured. Raises EagletuiError where it cannot be started; E, then
+        r, then resumes it here.
+        """
+        from tui.core.experiment import background, elsewhere
+        from tui.core.experiment import record as experiment_record
+
+        state = self._unfinished
+        assert state is not None
+        if await asyncio.to_thread(experiment_record.read, state.experiment_id) is None:
+            raise UsageError(f"{state.name} is in its pre-flight", "its first launch is next: a moment")
+        self._host.end_job(_GROUP)
+        async with asyncio.timeout(_LETS_GO_S):
+            while experiment_record.driver(state.experiment_id) is not None:  # noqa: ASYNC110 - a lock of files
+                await asyncio.sleep(0.05)
+        words = ["experiment", state.name, "--host", state.host, "--resume"]
+        if profiles_dir is not None:
+            words = ["--profiles", str(profiles_dir), *words]
+        self._host.board.experiment = None  # what is shown from now on is what that process says
+        started = await background.start(words, state.name)
+        if last_launch:
+            await asyncio.to_thread(elsewhere.ask_to_stop, started.experiment_id, elsewhere.Stop.AFTER_LAUNCH)
+        ends = "stops when its launch is measured" if last_launch else "keeps running"
+        name = one_line(state.name, 60)
+        return f"{name} {ends}, in the background (PID {started.pid}): eagletui experiment {name} --attach follows it."
 
     def pause(self) -> bool | None:
         """Pauses after the launch under way, or resumes; True where it pauses now, None where nothing can."""
@@ -278,6 +339,8 @@ class Measuring:
                 host.tell(error)
             else:
                 host.say("One more pair is measured at the end")
+        elif shown is not None and shown.driver is not None:
+            host.say(read_only(shown))
         elif self.under_way or shown is None or not shown.experiment_id:
             host.say("Only an experiment has pairs: E opens one")
         else:
@@ -362,6 +425,19 @@ class Measuring:
         else:
             others = ", ".join(path.suffix for path in paths[1:])
             self._host.say(f"Exported to {paths[0]}" + (f", and {others} beside it" if others else ""))
+
+
+def read_only(state: "ExperimentState") -> str:
+    """Why the keys of an experiment do nothing here."""
+    name = one_line(state.name, 60)
+    return f"Run by PID {state.driver}; eagletui experiment {name} --stop after-launch (or now) ends it"
+
+
+def driven_words(experiment_id: str) -> str:
+    from tui.core.experiment import record as experiment_record
+
+    pid = experiment_record.driver(experiment_id)
+    return f"PID {pid}" if pid else "in this panel or another process"
 
 
 def _write_export(shown: "ExperimentState") -> "list[Path]":

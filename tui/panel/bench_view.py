@@ -149,6 +149,11 @@ class ArmView:
         return sum(result.valid for result in self.results)
 
     @property
+    def none_counts(self) -> bool:
+        """Whether it was measured, and no run counts."""
+        return bool(self.results) and not self.valid
+
+    @property
     def planned(self) -> int:
         """Runs, done and to come."""
         return sum(len(launch.runs) for launch in self.launches)

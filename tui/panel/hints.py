@@ -11,6 +11,7 @@ KEYS = {
     Action.STOP_OR_REPLACE: "r stops it first",
     Action.WAIT: "1 shows its start",
     Action.WAIT_OR_STOP: "wait for its end, or stop it: 1, then S",
+    Action.WAIT_FOR_LEASE: "wait for its end, or stop it where it runs ({})",
     Action.LAUNCH: "3, then l starts one",
     Action.LOGS: "2 shows all of its output",
     Action.LIST_RUNS: "1 shows what runs",

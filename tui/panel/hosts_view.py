@@ -130,6 +130,8 @@ def measuring(board: Board) -> str | None:
                 parts.append(f"{fmt.tok_s(live.tok_s)} tok/s")
         if state.left_s is not None:
             parts.append(f"{fmt.duration(state.left_s)} left")
+        if state.driver is not None:
+            parts.append(f"run by PID {state.driver}")
         return " · ".join(parts)
     run = next((run for run in board.runs if run.kind == "bench" and run.active), None)
     return one_line(run.profile or run.run_id, 60) if run is not None else None

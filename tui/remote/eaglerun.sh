@@ -18,6 +18,8 @@ er_init() {
   unset C_ID C_LINE C_WHAT D K_GPUS K_KIND K_PORT K_PROFILE K_VERSION L_BY L_N L_WHO M N_FOR N_GPUS N_ID
   unset N_KIND N_PORT N_PROFILE N_WHO P_PGRP P_PPID P_SID P_START P_STATE Q_GRACE Q_ID Q_TEXT R_AT R_BOOT
   unset R_CID R_NS R_PID R_START R_SUP R_SUPSTART S_END S_RC S_ST S_SUP S_WHY U UP _a _at _b _by _c _cgs _cl
+  unset E_AT E_BOOT E_GPUS E_HOST E_ID E_NS E_PID E_PIDS E_SINCE E_STATE E_UID E_UP E_WHO E_WORDS N_KEYS N_LEASE N_PID N_UID N_USES
+  unset _gone _kept _name _run _since _took _wait
   unset _none _cmd _cs _dir _do _e _end _f _fds _from _g _have _held _here _hex _home _i _id _in _k _l _left _line
   unset _locks _m _mine _n _named _naming _new _nf _o _own _p _pids _pm _pq _q _r _rc _rest _root _row _rows
   unset _s _seen _slug _socks _sp _ss _st _stop _t _text _told _try _u _ui _un _v _w _why _x
@@ -49,6 +51,9 @@ er_init() {
     case ${HOME-} in ''|/) ;; *) ER_ROOTS=$ER_ROOTS$HOME/.local/state/eagletui$ER_NL ;; esac
     ER_ROOTS=$ER_ROOTS/var/tmp/eagletui-$ER_UID$ER_NL/tmp/eagletui-$ER_UID
   fi
+  # Where leases are: all users of the host see those, unless the state has a place of its own.
+  ER_PUBLIC=${EAGLETUI_LEASES-}
+  [ -n "$ER_PUBLIC" ] || if [ -n "${EAGLETUI_STATE-}${EAGLETUI_HOME-}" ]; then ER_PUBLIC=$ER_ROOTS; else ER_PUBLIC=/var/tmp$ER_NL/tmp; fi
 }
 
 er_die() { # slug words... : one error line, the end
@@ -488,11 +493,215 @@ er_drop() { # dir : a reservation goes, unless it is being started right now
   if [ -d "$1/claim" ]; then er_unlock "$1/launch"; else rm -rf "$1"; fi
 }
 
+# A lease: the right of an experiment to a set of GPUs, between its launches too, against all users of the host. It is the
+# text of a symbolic link, which is made at once, replaced by rename, and read without opening anything: what another user puts
+# there neither blocks a reader nor leads anywhere. Each user has a directory that others only read, PLACE/eagletui-leases-UID:
+#   ID -> lease/STATE/BOOT/HOST/NS/UP/SINCE/AT/GPUS/WHO/PID/WORDS/PID:START,...
+# UP is the second of /proc/uptime of its last renewal. It lapses 300 s after that, unless one of its processes, which are the
+# last field, lives; whoever renews it counts 240, so that a lease is never renewed while somebody takes it over.
+
+er_lease_read() { # text -> E_*; true where that is a lease
+  case $1 in lease/*) ;; *) return 1 ;; esac
+  case $1 in *[!][A-Za-z0-9._@:,/\ +-]*) return 1 ;; esac
+  [ ${#1} -le 1500 ] || return 1
+  IFS=/
+  # shellcheck disable=SC2086
+  set -- $1
+  IFS=$ER_IFS
+  [ $# -ge 12 ] || return 1
+  E_STATE=$2 E_BOOT=$3 E_HOST=$4 E_NS=$5 E_UP=$6 E_SINCE=$7 E_AT=$8 E_GPUS=$9
+  shift 9
+  E_WHO=$1 E_PID=$2 E_WORDS=$3 E_PIDS=${4-}
+  for _n in "$E_UP" "$E_SINCE" "$E_AT"; do # which are computed with
+    case $_n in ''|0?*|*[!0-9]*|???????????*) return 1 ;; esac
+  done
+}
+
+er_lease_fresh() { # seconds : it was renewed within that, or something of it lives. After er_lease_read
+  er_up
+  if [ "$E_BOOT" != "$ER_BOOT" ]; then # who renews it may not have noticed yet that the host was restarted
+    [ "$E_HOST" = "$ER_HOSTID" ] && [ "$UP" -lt "$1" ]
+    return
+  fi
+  [ $((UP - E_UP)) -ge "$1" ] || return 0
+  [ "$E_STATE" = held ] && er_lease_alive
+  [ -n "$E_PIDS" ]
+}
+
+er_lease_alive() { # E_PIDS: those that live
+  _pids=$E_PIDS E_PIDS=
+  [ "$E_BOOT" = "$ER_BOOT" ] && [ "$E_NS" = "$ER_NS" ] || return 0
+  IFS=,
+  for _e in $_pids; do
+    IFS=$ER_IFS
+    case $_e in *[!0-9:]*|:*|*:) continue ;; esac
+    ! er_alive "${_e%%:*}" "${_e##*:}" || E_PIDS=$E_PIDS${E_PIDS:+,}$_e
+  done
+  IFS=$ER_IFS
+}
+
+er_lease_meets() { # gpus : it is about one of these; "all" is any, "-" none
+  case $1:$E_GPUS in -:*|:*) return 1 ;; all:*|*:all) return 0 ;; esac
+  er_overlap "$1" "$E_GPUS"
+}
+
+er_leases() { # function : called for every lease of every user, E_* is what it says
+  IFS=$ER_NL
+  for _root in $ER_PUBLIC; do
+    IFS=$ER_IFS
+    set +f
+    set -- "$1" "$_root"/eagletui-leases-*
+    set -f
+    _do=$1
+    shift
+    for _dir; do
+      E_UID=${_dir##*-}
+      case $E_UID in ''|*[!0-9]*) continue ;; esac
+      [ -d "$_dir" ] && [ ! -h "$_dir" ] && er_lease_own "$_dir" || continue
+      set +f
+      for _f in "$_dir"/*; do
+        set -f
+        E_ID=${_f##*/}
+        [ -h "$_f" ] && er_valid "$E_ID" && er_lease_read "$(readlink "$_f" 2>/dev/null)" && "$_do" "$_f"
+      done
+      set -f
+    done
+    set -- "$_do"
+  done
+  IFS=$ER_IFS
+}
+
+er_lease_own() { # dir : it belongs to the user in its name, and nobody else may write there
+  # shellcheck disable=SC2012
+  _u=$(ls -ldn "$1" 2>/dev/null) || return 1
+  # shellcheck disable=SC2086
+  set -- $_u
+  case ${1-} in d????-??-*) [ "${3-}" = "$E_UID" ] ;; *) return 1 ;; esac
+}
+
+er_lease_fields() { # kind : a line about it
+  er_up
+  _n=$((UP - E_UP))
+  [ "$E_BOOT" = "$ER_BOOT" ] && [ $_n -ge 0 ] || _n=$(($(er_now) - E_AT))
+  printf '%s\twhat=lease\tid=%s\tgpus=%s\tby=%s\tpid=%s\twords=%s\tsince=%s\tidle=%s' \
+    "$1" "$E_ID" "$E_GPUS" "$E_WHO" "$E_PID" "$E_WORDS" "$E_SINCE" "$_n"
+}
+
+er_lease_line() { # those that hold
+  if [ "$E_STATE" = held ] && er_lease_fresh 300; then er_lease_fields lease; echo; fi
+}
+
+er_lease_bars() { # -> C_LINE where it keeps N_USES from everybody but itself
+  [ -z "$C_LINE" ] && [ "$E_STATE" = held ] && er_lease_meets "$N_USES" || return 0
+  [ "$E_ID:$E_UID" != "$N_LEASE:$N_UID" ] && er_lease_fresh 300 || return 0
+  C_LINE=$(er_lease_fields busy)
+}
+
+er_lease_against() { # link : as er_lease_bars; of two who ask, the lower user goes first; whose has lapsed gives way
+  [ -z "$C_LINE" ] && er_lease_meets "$N_USES" && [ "$E_ID:$E_UID" != "$N_LEASE:$N_UID" ] || return 0
+  if [ "$E_STATE" = asking ]; then
+    er_lease_fresh 60 || return 0
+    if [ "$E_UID" -lt "$N_UID" ]; then C_LINE=$(er_lease_fields busy); else _wait=1; fi
+  elif er_lease_fresh 300; then
+    C_LINE=$(er_lease_fields busy)
+  else
+    _took=$_took$(er_lease_fields took)$ER_NL
+    [ "$E_UID" != "$N_UID" ] || _gone=$_gone$ER_NL$1 # those of others stay; they have lapsed
+  fi
+}
+
+er_lease_put() { # state since pids : makes or replaces the link $D/$N_LEASE
+  er_up
+  rm -f "$D/.new$ER_ME"
+  ln -s "lease/$1/$ER_BOOT/$ER_HOSTID/$ER_NS/$UP/$2/$(er_now)/$N_USES/$N_WHO/$N_PID/$N_PROFILE/$3" "$D/.new$ER_ME" 2>/dev/null &&
+    mv -f "$D/.new$ER_ME" "$D/$N_LEASE" 2>/dev/null || { rm -f "$D/.new$ER_ME"; return 1; }
+}
+
+er_lease_find() { # id -> D: our directory that has it; else the first that can be written
+  _own=
+  IFS=$ER_NL
+  for _r in $ER_PUBLIC; do
+    IFS=$ER_IFS
+    D=$_r/eagletui-leases-$ER_UID
+    if er_own_dir "$D" && [ -h "$D/$1" ]; then return 0; fi
+    [ -z "$_own" ] && { er_own_dir "$D" || mkdir -p "$D" 2>/dev/null; } && er_own_dir "$D" && chmod 755 "$D" 2>/dev/null &&
+      ln -s try "$D/.try$ER_ME" 2>/dev/null && rm -f "$D/.try$ER_ME" && _own=$D
+  done
+  IFS=$ER_IFS
+  D=$_own
+  [ -n "$D" ]
+}
+
+er_lease() { # id gpus who pid words : takes it for as long as it is renewed, or renews it
+  N_LEASE=$1 N_USES=$2 N_WHO=$3 N_PID=$4 N_PROFILE=$5 N_UID=$ER_UID
+  er_valid "$1" || er_die bad-id "$1"
+  er_new_root
+  er_lease_find "$1" || er_die no-state-dir "$(printf %s "$ER_PUBLIC" | tr '\n' ' ')"
+  er_lock "$ER_ROOT/locks/lease" "$N_WHO" 60 || er_die no-lease "$L_WHO"
+  C_LINE='' _took='' _gone='' _since=$(er_now) _kept=
+  if er_lease_read "$(readlink "$D/$1" 2>/dev/null)" && [ "$E_STATE" = held ]; then
+    er_lease_alive
+    _since=$E_SINCE _kept=$E_PIDS
+    if [ "$E_GPUS" = "$2" ] && er_lease_fresh 240; then
+      er_lease_put held "$_since" "$_kept" || er_die write-failed "$D"
+      er_unlock "$ER_ROOT/locks/lease"
+      return
+    fi
+  fi
+  # Of other users, who have a lock of their own: asks first, then looks. So of two at least one sees the other.
+  _try=0 _wait=1
+  while [ -n "$_wait" ] && [ -z "$C_LINE" ]; do
+    er_lease_put asking "$_since" '' || er_die write-failed "$D"
+    _wait='' _took='' _gone=''
+    er_leases er_lease_against
+    [ -z "$_wait" ] || [ -n "$C_LINE" ] || er_nap
+    _try=$((_try + 1))
+    [ $_try -lt 50 ] || [ -z "$_wait" ] || er_die no-lease
+  done
+  if [ -z "$C_LINE" ]; then
+    er_lease_put held "$_since" "$_kept" || er_die write-failed "$D"
+    IFS=$ER_NL
+    # shellcheck disable=SC2086
+    [ -z "$_gone" ] || rm -f $_gone
+    IFS=$ER_IFS
+    printf %s "$_took"
+  else
+    rm -f "$D/$1"
+    printf '%s\n' "$C_LINE"
+  fi
+  er_unlock "$ER_ROOT/locks/lease"
+}
+
+er_lease_runs() { # the run that was started in $D belongs to the lease N_LEASE: it holds as long as that lives
+  _run=$D
+  er_lock "$ER_ROOT/locks/lease" "$N_WHO" 60 || return 0
+  if er_load "$_run" && er_lease_find "$N_LEASE" && er_lease_read "$(readlink "$D/$N_LEASE" 2>/dev/null)" && [ "$E_STATE" = held ]; then
+    er_lease_alive
+    N_USES=$E_GPUS N_WHO=$E_WHO N_PID=$E_PID _name=$N_PROFILE N_PROFILE=$E_WORDS
+    er_lease_put held "$E_SINCE" "$E_PIDS${E_PIDS:+,}$R_PID:$R_START"
+    N_PROFILE=$_name
+  fi
+  D=$_run
+  er_unlock "$ER_ROOT/locks/lease"
+}
+
+er_unlease() { # id : gives it back
+  er_valid "$1" || er_die bad-id "$1"
+  IFS=$ER_NL
+  for _r in $ER_PUBLIC; do
+    IFS=$ER_IFS
+    D=$_r/eagletui-leases-$ER_UID
+    ! er_own_dir "$D" || rm -f "$D/$1"
+  done
+  IFS=$ER_IFS
+}
+
 er_conflict() { # dir id : a live run that has the port or one of the GPUs of the run to be launched -> C_ID
   [ -z "$C_ID" ] && [ "$2" != "$N_ID" ] || return 0
   er_meta "$1"
   C_WHAT=
-  if er_overlap "$N_GPUS" "$K_GPUS"; then C_WHAT=gpus; elif [ "$N_PORT" != - ] && [ "$N_PORT" = "$K_PORT" ]; then C_WHAT=port; fi
+  if [ -n "$N_KEYS" ] && [ "$K_KIND" = bench ] && er_same_keys "$1"; then C_WHAT=measured; fi
+  if [ -n "$C_WHAT" ]; then :; elif er_overlap "$N_GPUS" "$K_GPUS"; then C_WHAT=gpus; elif [ "$N_PORT" != - ] && [ "$N_PORT" = "$K_PORT" ]; then C_WHAT=port; fi
   [ -n "$C_WHAT" ] || return 0
   er_inspect "$1" "$2"
   case $S_ST in
@@ -505,6 +714,15 @@ er_conflict() { # dir id : a live run that has the port or one of the GPUs of th
   C_LINE="busy${ER_TAB}what=$C_WHAT${ER_TAB}run=$2${ER_TAB}gpus=${K_GPUS#-}${ER_TAB}port=${K_PORT#-}${ER_TAB}stop=$_st${ER_TAB}by=$_w"
 }
 
+er_same_keys() { # dir : this measurement and the one to be launched are of one server
+  _k=
+  { IFS= read -r _k < "$1/measures"; } 2>/dev/null || return 1
+  for _w in $N_KEYS; do
+    case " $_k " in *" $_w "*) return 0 ;; esac
+  done
+  return 1
+}
+
 er_reserve() { # seconds, then as for er_launch: its locks and its looks, and no start; for so long nobody else gets these GPUs and this port
   N_FOR=$1
   shift
@@ -512,7 +730,9 @@ er_reserve() { # seconds, then as for er_launch: its locks and its looks, and no
 }
 
 er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD ER_ENGINE ER_FILES ER_FILE_1... Repeat it as you like: one start an id.
+  # ER_LEASE: the lease that it belongs to; of a measurement ER_KEYS: words for the server, ER_USES: the GPUs of that
   N_ID=$1 N_KIND=$2 N_PORT=$3 N_GPUS=$4 N_WHO=$5 N_PROFILE=$6 N_FOR=${N_FOR-}
+  N_LEASE=${ER_LEASE-} N_KEYS=${ER_KEYS-} N_USES=${ER_USES:-$N_GPUS} N_UID=$ER_UID
   if er_find "$N_ID" && [ -d "$D/claim" ]; then
     er_begun 20
     er_state "$D" "$N_ID"
@@ -529,6 +749,7 @@ er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD 
   IFS=,
   for _g in ${N_GPUS#-}; do _locks="$_locks$ER_NL$ER_ROOT/locks/gpu-$_g"; done
   [ "$N_PORT" = - ] || _locks="$_locks$ER_NL$ER_ROOT/locks/port-$N_PORT"
+  [ -z "$N_KEYS" ] || _locks="$_locks$ER_NL$ER_ROOT/locks/measurement"
   IFS=$ER_NL
   _held=
   for _l in $_locks; do
@@ -545,8 +766,10 @@ er_launch() { # id kind port gpus who profile; ER_SPEC ER_SECRET ER_ARGS ER_CMD 
     C_ID=
     ER_SNAP=
     er_each er_conflict
+    [ -n "$C_LINE" ] || er_leases er_lease_bars
     if [ -z "$C_LINE" ] && [ "$N_PORT" != - ] && er_listening "$N_PORT"; then C_LINE="busy${ER_TAB}what=listener${ER_TAB}port=$N_PORT"; fi
     if [ -n "$C_LINE" ]; then :; elif [ -n "$N_FOR" ]; then er_hold; else er_start; fi
+    [ -n "$C_LINE$N_FOR" ] || [ -z "$N_LEASE" ] || er_lease_runs
   fi
   _text=$C_LINE
   [ -n "$_text" ] || _text=$([ ! -d "$D/claim" ] || er_begun 20; er_state "$D" "$N_ID")
@@ -569,6 +792,7 @@ er_start() { # writes the files and starts the supervisor; C_LINE where it could
   if er_put "$D/meta" "1 $N_KIND $N_PORT $N_GPUS $N_PROFILE" && er_put "$D/cmd.json" "$ER_CMD" && er_put "$D/spec" "$ER_SPEC" &&
     { [ -z "$ER_ENGINE" ] || er_put "$D/engine" "$ER_ENGINE"; } &&
     { [ -z "$ER_SECRET" ] || er_put "$D/secret" "$ER_SECRET"; } &&
+    { [ -z "$N_KEYS" ] || er_put "$D/measures" "$N_KEYS"; } &&
     { [ -z "$ER_ARGS" ] || er_put "$D/secret.yaml" "$ER_ARGS"; } && er_files && ( : >> "$D/log" ) 2>/dev/null; then
     er_detach sup "$D" "$N_ID"
     er_begun 50
@@ -1216,6 +1440,9 @@ er_main() { # command args...
     launch) er_launch "$@" ;;
     reserve) er_reserve "$@" ;;
     release) er_release "$@" ;;
+    lease) er_lease "$@" ;;
+    unlease) er_unlease "$@" ;;
+    leases) er_leases er_lease_line ;;
     sup) er_sup "$@" ;;
     stop) er_stop "$@" ;;
     stopper) er_stopper "$@" ;;

@@ -105,34 +105,38 @@ def test_only_the_newest_of_a_name_and_host_is_taken_up(record):
 def test_what_a_process_runs_is_running_and_not_unfinished(record, tmp_path):
     (tmp_path / "b.toml").write_text('kind = "bench"\nconcurrency = [1]\n')
     experiment_record.write(record)
-    with experiment_record.only_one("gpu1", record.experiment_id):
-        assert experiment_record.running("gpu1") == (str(os.getpid()), record.experiment_id)
+    with experiment_record.driving(record.experiment_id):
+        assert experiment_record.driver(record.experiment_id) == os.getpid()
+        assert experiment_record.drivers() == {record.experiment_id: os.getpid()}
+        assert experiment_record.driven("x", "gpu1") == record
+        assert experiment_record.driven("x", "gpu2") is None
         assert experiment_record.unfinished("x", "gpu1") is None
         assert stored_state(record).message == f"running in another process (PID {os.getpid()})"
-        with pytest.raises(EagletuiError, match=f"experiment {record.experiment_id} is already running on gpu1"):
+        with pytest.raises(EagletuiError, match=f"experiment {record.experiment_id} is already running") as caught:
             conduct(tmp_path, PROFILE, "gpu1", True, None, ())
+        assert "--attach" in str(caught.value.hint)
     assert experiment_record.unfinished("x", "gpu1") == record
     assert stored_state(record).message is None
+    assert experiment_record.drivers() == {}
 
 
-def test_one_process_a_host(record):
-    with experiment_record.only_one("gpu1"):
+def test_one_process_an_experiment(record):
+    with experiment_record.driving("x-1"):
         with (
-            pytest.raises(
-                EagletuiError, match=rf"already running on gpu1 \(PID {os.getpid()} on this machine\)"
-            ) as caught,
-            experiment_record.only_one("gpu1"),
+            pytest.raises(EagletuiError, match=rf"x-1 is already running \(PID {os.getpid()} on this mach") as caught,
+            experiment_record.driving("x-1"),
         ):
             pass
         assert caught.value.slug == "busy"
-        with experiment_record.only_one("gpu2"):
+        with experiment_record.driving("x-2"):
             pass
-    assert experiment_record.running("gpu1") is None
+    assert experiment_record.driver("x-1") is None
     # Whoever is killed lets go.
-    script = "from tui.core.experiment.record import only_one\nimport os\nwith only_one('gpu1'): os._exit(9)"
+    script = "from tui.core.experiment.record import driving\nimport os\nwith driving('x-1'): os._exit(9)"
     assert subprocess.run([sys.executable, "-c", script], env=os.environ, check=False).returncode == 9
-    with experiment_record.only_one("gpu1"):
-        pass
+    assert experiment_record.drivers() == {}
+    with experiment_record.driving("x-1"):
+        assert experiment_record.driver("x-1") == os.getpid()
 
 
 def test_it_is_taken_up_only_where_it_still_measures_the_same(record, launches, tmp_path):

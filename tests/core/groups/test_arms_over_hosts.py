@@ -23,7 +23,7 @@ from tui.core.groups.session import GroupSession
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import BenchProfile, ExperimentArm, ExperimentProfile, LoadPoint
 from tui.core.profiles.launch_profile import LaunchProfile, NodesTable
-from tui.core.runs import control
+from tui.core.runs import control, leases
 
 pytestmark = pytest.mark.timeout(300)
 BIN = Path(__file__).parents[2] / "bin"
@@ -96,14 +96,17 @@ async def to_the_end(runner: ExperimentRunner) -> ExperimentState:
 async def test_unsplit_against_split_over_the_same_hosts_ends_in_a_verdict(lab: Lab):
     runner = lab.runner(lab.launches())
     assert (runner.record.host, runner.record.all_hosts) == ("gpu1", ("gpu1", "gpu2"))
-    locked: set[tuple[bool, ...]] = set()
+    locked: set[tuple[object, ...]] = set()
     async with aclosing(runner.states()) as states:
         async for state in states:
             last = state
-            locked.add(tuple(experiment_record.running(host) is not None for host in ("gpu1", "gpu2")))
+            if runner.record.cells[0].run_id is not None and not state.finished:
+                held = [await leases.on_host(lab.sessions[host].transport) for host in ("gpu1", "gpu2")]
+                locked |= {(one.lease_id == runner.record.experiment_id, one.gpus) for host in held for one in host}
     assert last.finished
     assert [arm.status for arm in last.arms] == [ArmStatus.MEASURED] * 2, [arm.reason for arm in last.arms]
-    assert locked == {(True, True)}
+    assert locked == {(True, (0, 1))}  # both hosts, from the first launch on
+    assert [await leases.on_host(session.transport) for session in lab.sessions.values()] == [(), ()]
     assert last.hosts == ("gpu1", "gpu2")
     (verdict,) = last.verdicts  # of runs that are too short to count
     assert {verdict.a.ref, verdict.b.ref} == {"A", "B"}

@@ -164,7 +164,7 @@ def test_one_that_a_process_runs_is_running_and_one_that_was_killed_is_open():
     experiment_record.write(replace(record, cells=(measured, cells[1])))
     (killed,) = read().hypotheses
     assert (killed.status, killed.launches, [row.run_id for row in killed.runs]) == (Status.OPEN, (1, 2), [run.run_id])
-    with experiment_record.only_one("gpu1", record.experiment_id):
+    with experiment_record.driving(record.experiment_id):
         experiment_record.write(record.with_cell(replace(record.cells[0], status=ArmStatus.MEASURED)))
         (one,) = read().hypotheses
         assert (one.status, one.launches) == (Status.RUNNING, (1, 2))
@@ -176,7 +176,7 @@ def test_one_that_is_resumed_is_running_whatever_was_said_of_it():
     writing.settle(one.entry_id, Status.PARKED)
     experiment_record.write(replace(record, outcome="running", ended_at=None))
     assert read().hypotheses[0].status is Status.PARKED
-    with experiment_record.only_one("gpu1", record.experiment_id):
+    with experiment_record.driving(record.experiment_id):
         assert read().hypotheses[0].status is Status.RUNNING
 
 

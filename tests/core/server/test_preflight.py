@@ -386,14 +386,14 @@ async def test_what_is_wrong_with_a_model_directory(local, model, tmp_path):
 
 
 class Canned(LocalTransport):
-    """A host that answers the script with these lines."""
+    """A host that answers every script with these lines."""
 
     def __init__(self, answer: str) -> None:
         super().__init__()
         self.answer = answer
 
     async def run(self, script, **_):
-        return Completed(0, self.answer.encode(), b"")
+        return Completed(0, f"{self.answer}end\n".encode(), b"")
 
 
 async def test_closed_directories_and_files_block():

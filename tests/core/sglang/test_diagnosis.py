@@ -669,3 +669,22 @@ def test_a_wrong_pattern_is_one_line_and_stops_nothing(own_patterns: Path, text:
     assert "\n" not in tables.problems[0]
     assert tables.notes.search("FINE a")
     assert read(in_trace(CAPTURING, OOM)).cause == "oom_cuda_graph"
+
+
+@pytest.mark.parametrize(
+    ("args", "line", "offered", "useless"),
+    [
+        # Weights alone exceed the budget: nothing that shrinks the pool makes room for it.
+        ("", "Not enough memory. Please try to increase --mem-fraction-static.", ("--tp", "quantization"), ("dp", "context", "fp8", "draft")),
+        (", dp_size=4", "Not enough memory. Please try to increase --mem-fraction-static.", ("fewer dp replicas",), ("fp8",)),
+        (", dp_size=1", "Not enough memory. Please try to increase --mem-fraction-static.", ("--tp",), ("dp replicas",)),
+        (", speculative_algorithm='EAGLE3'", "Not enough memory. Please try to increase --mem-fraction-static.", ("smaller draft model",), ("fp8",)),
+        ("", "AssertionError: Memory pool size is too small", ("--kv-cache-dtype fp8_e4m3",), ("dp replicas",)),
+        (", kv_cache_dtype='fp8_e5m2'", "AssertionError: Memory pool size is too small", ("--tp",), ("--kv-cache-dtype",)),
+    ],
+)  # fmt: skip
+def test_only_what_can_help_a_pool_without_room_is_offered(args, line, offered, useless) -> None:
+    printed = f"server_args=ServerArgs(model_path='/m', mem_fraction_static=0.7{args})\n"
+    (less,) = [text for text in read(MAIN + printed + in_trace(LOADED, line)).advice if text.startswith("Or need less")]
+    assert all(words in less for words in offered)
+    assert not any(words in less for words in useless)

@@ -59,6 +59,16 @@ def test_what_posted_starts_took(name: str, text: str) -> None:
     assert f"  memory    {text} GiB" in report_text(report_of(tracker)).split("\n")
 
 
+@pytest.mark.parametrize("name", ["normal_start", "fail_mem_fraction_too_small"])
+def test_the_memory_of_a_server_on_a_cpu_is_the_host_s(name: str) -> None:
+    """Everything on the host shares it: no fraction of it is said to fit, and no GPU is named."""
+    tracker = LogTracker(records=False)
+    tracker.feed((Path(__file__).parents[2] / "data" / "logs" / "recorded" / f"{name}.log").read_bytes())
+    tracker.flush()
+    assert "  memory    host: before 2" in report_text(report_of(tracker))
+    assert workable_now(tracker.state(), ready=True).fraction_least is None
+
+
 # ---- pools and caches, by release ---------------------------------------------------------------------------------------
 
 END = "Memory pool end. avail mem=20.00 GB"

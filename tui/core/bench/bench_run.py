@@ -106,7 +106,8 @@ async def start(
         program = replace(program, env={**program.env, KEY_VARIABLE: seen.key})
     program = replace(program, argv=(*session.words_for(program.env), *program.argv))
     now = datetime.now(UTC)
-    request = launch_request(run_id or new_run_id(profile.name, now.timestamp()), profile.name, program)
+    name = run_id or new_run_id(profile.name, now.timestamp())
+    request = launch_request(name, profile.name, program, (_run_id(measured), _own_url(measured)), measured.gpus)
     _record(request.run_id, session.entry.name, profile.name, now)
     sampled = others if driver.needs_python else None
     return replace(await _launch(session, request, asked, order, sampled), host=session.entry.name)
@@ -155,12 +156,15 @@ def _check_length(order: Order) -> None:
 async def _nobody_else(session: HostSession, measured: Target) -> None:
     """Raises EagletuiError where a measurement of this server is under way: both would measure each other."""
     runs = await control.list_runs(session.transport)
-    # Of a job the address is its node's, where that of another may be the same.
-    job = measured.run is not None and measured.run.job is not None
-    if (other := measurement_of(runs, _run_id(measured), None if job else measured.url)) is not None:
+    if (other := measurement_of(runs, _run_id(measured), _own_url(measured))) is not None:
         raise EagletuiError(
             f"{measured} is being measured by {other.run_id}", Hint(Action.WAIT_OR_STOP, other.short_id), slug=Slug.BUSY
         )
+
+
+def _own_url(measured: Target) -> str | None:
+    """The address, where no other server can have it: that of a job is its node's, where another may have the same."""
+    return None if measured.run is not None and measured.run.job is not None else measured.url
 
 
 def _run_id(measured: Target) -> str | None:

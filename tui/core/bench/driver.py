@@ -4,7 +4,7 @@ Another one is a module with a class like these, a line in `drivers.py`, and its
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -110,8 +110,10 @@ def host_python(entry: HostEntry, facts: HostFacts) -> str:
     return entry.python
 
 
-def launch_request(run_id: str, profile: str, program: Program) -> LaunchRequest:
-    """A program as a run of kind bench."""
+def launch_request(
+    run_id: str, profile: str, program: Program, measures: Sequence[str | None] = (), uses: Sequence[int] = ()
+) -> LaunchRequest:
+    """A program as a run of kind bench, on a server that goes by the words `measures` and has the GPUs `uses`."""
     secret = {name: value for name, value in program.env.items() if is_secret_env(name, value)}
     return LaunchRequest(
         run_id=run_id,
@@ -121,4 +123,6 @@ def launch_request(run_id: str, profile: str, program: Program) -> LaunchRequest
         env={name: value for name, value in program.env.items() if name not in secret},
         secret_env=secret,
         files=program.files,
+        measures=tuple(filter(None, measures)),
+        uses=tuple(uses),
     )

@@ -1,8 +1,9 @@
 """The pre-flight of all arms of an experiment, before the first of them is launched: what fails already measures nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from tui.core.bench.measured_servers import ServerMeasured, measured_among
 from tui.core.errors import EagletuiError, HostError, Slug
 from tui.core.experiment.launching import Site
 from tui.core.groups.session import GroupPlan
@@ -90,3 +91,16 @@ def refused(arms: tuple[ArmAhead, ...]) -> None:
     """Raises ArmsRefused where an arm could not be launched."""
     if any(arm.blocking for arm in arms):
         raise ArmsRefused(arms)
+
+
+def refused_or_measured(arms: tuple[ArmAhead, ...], own: Collection[str | None]) -> None:
+    """As `refused`; raises ServerMeasured where an arm would stop a server that is being measured, but by the experiment itself.
+
+    Args:
+        own: ids of the experiment's own measurements.
+    """
+    refused(arms)
+    for plan in (arm.plan for arm in arms if arm.plan is not None):
+        for server, measurement in measured_among(plan.replaces, plan.seen):
+            if measurement.run_id not in own:
+                raise ServerMeasured(f"{server.run_id} on {server.host}", measurement)

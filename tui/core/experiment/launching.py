@@ -1,7 +1,7 @@
 """A server brought up for measuring, and taken down again: everything that can go wrong on the way is an answer."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar
@@ -240,3 +240,10 @@ async def stop(site: Site, run: Launched, tell: Tell) -> None:
             tell(f"stopping {run.short_id}: {progress.text}")
 
     await site.patiently(once, tell)
+
+
+async def end(site: Site, run_ids: Iterable[str | None], tell: Tell) -> None:
+    """Stops those of these runs that its hosts know, in this order."""
+    for run_id in run_ids:
+        if run_id is not None and (run := await find_server(site, run_id, tell)):
+            await stop(site, run, tell)

@@ -172,9 +172,11 @@ class PlanRefused(EagletuiError):
 
 def known_of(wanted: Wanted) -> Known:
     """What is stored here. Reads files."""
-    from tui.core.experiment.record import busy, running
-
-    held = next((busy(each, *who).message for each in wanted.hosts if (who := running(each)) is not None), None)
+    held = None
+    try:
+        wanted.free()
+    except EagletuiError as error:
+        held = error.message
     usual = {
         arm.letter: planning.usual_start(wanted.launches[arm.letter], wanted.host, public_sets(arm.sets))
         for arm in wanted.profile.arms

@@ -11,9 +11,11 @@ import json
 import os
 import random
 import statistics
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from pathlib import Path
 
 from tui.core.config import private_dir
 from tui.core.errors import EagletuiError, Slug
@@ -24,9 +26,9 @@ from tui.core.model.verdict import Verdict
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import is_secret_env, public_sets
 from tui.core.records import RecordFiles
-from tui.core.text import one_line
 
 SCHEMA = 1
+_TRIES, _AGAIN_S = 5, 0.02  # to be the driver of an experiment
 FINISHED = ("done", "early")  # outcomes after which there is nothing to resume
 
 
@@ -83,6 +85,7 @@ class ExperimentRecord:
     ended_at: str | None = None
     outcome: str = "running"  # running, stopped, budget; done, early (a look decided)
     message: str | None = None  # how it ended
+    notes: tuple[str, ...] = ()  # what happened beside: whose GPUs it took over
     verdicts: tuple[Verdict, ...] = ()
     hosts: tuple[str, ...] = ()  # of all arms; () in older records: `host` alone
     overrides: Overrides = field(default_factory=Overrides)  # what the asker changed; the profile has it already
@@ -217,68 +220,87 @@ def read_all() -> list[ExperimentRecord]:
 def unfinished(name: str, host: str) -> ExperimentRecord | None:
     """The newest experiment of this name on this host, if it can be resumed: not done, and no process runs it."""
     newest = next((r for r in read_all() if r.name == name and r.host == host), None)
-    if newest is None or newest.outcome in FINISHED:
-        return None
-    held = running(host)
-    return None if held is not None and held[1] == newest.experiment_id else newest
+    over = newest is None or newest.outcome in FINISHED or driver(newest.experiment_id) is not None
+    return None if over else newest
 
 
-def _open_lock(host: str) -> int:
-    name = hashlib.sha256(host.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    path = private_dir(FILES.directory) / f".lock-{name}"
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def driven(name: str, host: str) -> ExperimentRecord | None:
+    """The experiment of this name on this host that a process of this machine runs."""
+    found = map(read, drivers())
+    return next((record for record in found if record is not None and (record.name, record.host) == (name, host)), None)
 
 
-@contextlib.contextmanager
-def only_one_of(hosts: Iterable[str], experiment_id: str = "") -> Iterator[None]:
-    """`only_one` on all of these hosts, or on none: taken in one order, so that two never wait for each other."""
-    with contextlib.ExitStack() as held:
-        for host in sorted(set(hosts)):
-            held.enter_context(only_one(host, experiment_id))
-        yield
+def _lock_path(experiment_id: str) -> Path:
+    return FILES.directory / f".driver-{experiment_id}"
 
 
 @contextlib.contextmanager
-def only_one(host: str, experiment_id: str = "") -> Iterator[None]:
-    """Holds the right to run an experiment on a host; it ends with this process.
+def driving(experiment_id: str) -> Iterator[None]:
+    """Holds the right to run an experiment on this machine; it ends with this process.
 
-    Raises EagletuiError (slug busy) where another process of this machine runs one there.
+    Raises EagletuiError (slug busy) where another process runs it.
     """
-    descriptor = _open_lock(host)
-    try:
+    path = private_dir(FILES.directory) / _lock_path(experiment_id).name
+    tries = 0
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                break
         except BlockingIOError:
-            raise busy(host, *_holder(descriptor)) from None
+            pid = _pid_in(descriptor)
+            if (tries := tries + 1) > _TRIES:
+                os.close(descriptor)
+                raise busy(experiment_id, pid) from None
+            time.sleep(_AGAIN_S)  # `driver` holds it for a moment while it looks
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)  # whoever held it has just removed it
+    try:
         os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()} {experiment_id}".encode(), 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
     finally:
+        path.unlink(missing_ok=True)
         os.close(descriptor)
 
 
-def running(host: str) -> tuple[str, str] | None:
-    """(PID, id) of the experiment that a process of this machine runs on a host; None where none does."""
-    descriptor = _open_lock(host)
+def driver(experiment_id: str) -> int | None:
+    """PID of the process of this machine that runs an experiment; None where none does. 0: one that has just begun."""
+    try:
+        descriptor = os.open(_lock_path(experiment_id), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _holder(descriptor)
+        return _pid_in(descriptor)
     finally:
         os.close(descriptor)
     return None
 
 
-def _holder(descriptor: int) -> tuple[str, str]:
-    pid, _, experiment_id = one_line(os.pread(descriptor, 300, 0).decode("utf-8", "replace")).partition(" ")
-    return pid, experiment_id
+def drivers() -> dict[str, int]:
+    """The experiments that processes of this machine run, with their PIDs."""
+    prefix = _lock_path("").name
+    try:
+        names = [name.removeprefix(prefix) for name in os.listdir(FILES.directory) if name.startswith(prefix)]
+    except OSError:
+        return {}
+    return {name: pid for name in names if (pid := driver(name)) is not None}
 
 
-def busy(host: str, pid: str, experiment_id: str) -> EagletuiError:
-    """What to say to whoever wants to run another one."""
-    which = f"experiment {experiment_id}" if experiment_id else "an experiment"
+def _pid_in(descriptor: int) -> int:
+    text = os.pread(descriptor, 20, 0)
+    return int(text) if text.isdigit() else 0
+
+
+def busy(experiment_id: str, pid: int) -> EagletuiError:
+    """What to say to whoever wants to run it as well."""
+    name = experiment_id.rsplit("-", 2)[0]
     return EagletuiError(
-        f"{which} is already running on {host}" + (f" (PID {pid} on this machine)" if pid else ""),
-        "wait until it ends, or stop it there",
+        f"experiment {experiment_id} is already running" + (f" (PID {pid} on this machine)" if pid else ""),
+        f"eagletui experiment {name} --attach follows it, --stop ends it",
         slug=Slug.BUSY,
     )

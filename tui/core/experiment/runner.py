@@ -8,7 +8,7 @@ that fails is a result: its arm is out when the same would fail again, the other
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -17,11 +17,12 @@ from tui.core.bench import bench_run
 from tui.core.bench.collect import Place
 from tui.core.bench.workload import dataset_of
 from tui.core.errors import EagletuiError, HostError, Slug, UsageError
-from tui.core.experiment import launching
+from tui.core.experiment import elsewhere, launching
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.ahead import ArmAhead, arms_ahead, refused
 from tui.core.experiment.failure import Failure, LaunchFailed
 from tui.core.experiment.launching import Launched, Site
+from tui.core.experiment.lease import GpuLease
 from tui.core.experiment.overrides import Overrides
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.screening import cut_short, ending, further
@@ -36,12 +37,14 @@ from tui.core.model.run import Run
 from tui.core.profiles.launch_profile import LaunchProfile
 from tui.core.profiles.secrets import public_sets
 from tui.core.results import store
+from tui.core.runs import leases
 from tui.core.runs.request import new_run_id
 from tui.core.text import one_line
 
 _BETWEEN_STATES_S = 0.05  # a log that rushes by is no reason for a thousand states
 _DEATH_S = 20.0  # within which the log of a server says why its client lost it
 _LOOKS = 5  # at a server that was ready and is not seen to be
+_GIVE_BACK_S = 5.0
 _REPEATS = 2  # of a bench none of whose runs count at a load
 
 
@@ -151,6 +154,19 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+async def _until_one_ends(*works: Coroutine[None, None, None]) -> None:
+    """Runs them beside each other until the first has ended, and ends the others. Raises what it raises."""
+    tasks = [asyncio.create_task(each) for each in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class ExperimentRunner:
     """Runs one experiment. `states()` is what makes it go; the other methods may be called meanwhile."""
 
@@ -181,18 +197,16 @@ class ExperimentRunner:
         self.sites = {  # by letter
             arm.letter: Site.of(hosts, launches[arm.letter], dict(arm.sets), record.host) for arm in profile.arms
         }
-        self._results = {
-            result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id
-        }
-        self._usual = {
-            letter: planning.usual_start(site.profile, site.host, public_sets(site.sets))
-            for letter, site in self.sites.items()
-        }
+        self._results = {one.result_id: one for one in store.read_all() if one.experiment == record.experiment_id}
+        usual = planning.usual_start
+        self._usual = {k: usual(one.profile, one.host, public_sets(one.sets)) for k, one in self.sites.items()}
         self._changed = asyncio.Event()
         self._changed.set()
         self._going = asyncio.Event()
         self._going.set()
         self._stopping = False
+        self._last_launch = False  # the one under way is the last
+        self._lease = GpuLease(hosts, record.experiment_id, f"experiment {record.name}", self.sites.values())
         self._message: str | None = None
         self._task: asyncio.Task[None] | None = None  # the launch under way
         self._now: UnderWay | None = None
@@ -203,12 +217,13 @@ class ExperimentRunner:
         Closing it ends the running of it here; what runs on the host keeps running, and can be resumed.
 
         Raises:
-            ArmsRefused: the pre-flight of an arm fails; nothing was launched, and nothing is kept of it.
-            EagletuiError: another process runs an experiment on one of the hosts, or a file cannot be written.
+            ArmsRefused, or what else `judge` raises: nothing was launched, and nothing is kept of it.
+            Held: another experiment has one of its GPUs on one of the hosts; nothing was launched.
+            EagletuiError: another process of this machine runs this one, or a file cannot be written.
             HostError: a host cannot be used, or its session was closed.
         """
-        with experiment_record.only_one_of(self.record.all_hosts, self.record.experiment_id):
-            work = asyncio.create_task(self._work())
+        with experiment_record.driving(self.record.experiment_id):
+            work = asyncio.create_task(self._driven())
             work.add_done_callback(lambda _: self._changed.set())
             try:
                 while True:
@@ -241,6 +256,12 @@ class ExperimentRunner:
         if self._task is not None:
             self._task.cancel()
 
+    def stop_after_launch(self) -> None:
+        """Ends it when the launch under way is measured. `--resume` resumes it."""
+        self._last_launch = True
+        self._tell("stops after this launch")
+        self._going.set()
+
     def more_pairs(self, count: int = 1) -> None:
         """Adds launch pairs at the end; after the end, `states()` is to be read again.
 
@@ -253,7 +274,7 @@ class ExperimentRunner:
                 "begin a new one",
                 slug=Slug.LOOKS,
             )
-        record = self.record
+        record = replace(self.record, outcome="running", ended_at=None, message=None)
         if record.halving and record.finalist is None:
             raise UsageError(
                 f"the screening of {record.name} has chosen no arm yet",
@@ -262,7 +283,7 @@ class ExperimentRunner:
             )
         for _ in range(count):
             record = record.with_round({REFERENCE, record.finalist} if record.finalist else None)
-        self._keep(replace(record, outcome="running", ended_at=None, message=None))
+        self._keep(record)
 
     def state(self) -> ExperimentState:
         return state_of(
@@ -279,14 +300,9 @@ class ExperimentRunner:
             return False
         earlier = self.record.cells[: cell.number - 1]
         begins = not any(other.pair == cell.pair and other.status is ArmStatus.MEASURED for other in earlier)
-        ahead = [
-            other
-            for other in self.record.cells
-            if other.pair == cell.pair
-            and not other.over
-            and (begins or other.number == cell.number)
-            and knocked_out(self.record, other.arm) is None
-        ]
+        of_pair = (other for other in self.record.cells if other.pair == cell.pair and not other.over)
+        wanted = (other for other in of_pair if begins or other.number == cell.number)
+        ahead = [other for other in wanted if knocked_out(self.record, other.arm) is None]
         if cell.rung is not None:
             ahead = [cell]
         needed = sum(launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in ahead)
@@ -322,19 +338,41 @@ class ExperimentRunner:
     async def _look_ahead(self) -> None:
         """The pre-flight of every arm that will be launched, before the first is measured. Raises ArmsRefused."""
         ahead = {cell.arm for cell in self.record.cells if not cell.over and cell.run_id is None}
+        ahead = {letter for letter in ahead if knocked_out(self.record, letter) is None}
         left = {letter: site for letter, site in self.sites.items() if letter in ahead}
-        left = {letter: site for letter, site in left.items() if knocked_out(self.record, letter) is None}
         self._judge_ahead(await arms_ahead(left, self._tell))
         self._tell(None)
 
+    async def _driven(self) -> None:
+        """All of the work under its lease, and heard meanwhile by whoever looks from another process."""
+        leases.holding.set(self.record.experiment_id)
+        stops = {elsewhere.Stop.NOW: self.stop, elsewhere.Stop.AFTER_LAUNCH: self.stop_after_launch}
+        served = elsewhere.serve(self.record.experiment_id, lambda: self._now, self.state, stops)
+        await _until_one_ends(self._work(), self._lease.keep(), served)
+
     async def _work(self) -> None:
-        await self._look_ahead()
+        try:
+            if not self._stopping:
+                took = await self._lease.take(self._tell)
+                self.record = replace(self.record, notes=(*self.record.notes, *took))
+                await self._look_ahead()
+        except BaseException:
+            if experiment_record.read(self.record.experiment_id) is None:  # nothing is there to be resumed
+                async with asyncio.timeout(_GIVE_BACK_S):
+                    await self._lease.give_back()
+            raise
         self._keep(self.record)
+        await self._launch_all()
+        await self._lease.give_back()
+
+    async def _launch_all(self) -> None:
         while (cell := await self._next()) is not None:
             if not self._going.is_set():
                 self._tell("paused")
                 await self._going.wait()
-            if self._stopping:
+            if self._stopping or (self._last_launch and cell.run_id is None):
+                if cell.run_id is not None:  # what an earlier driver left
+                    await self._take_back(cell.number)
                 break
             if (failed := knocked_out(self.record, cell.arm)) is not None:
                 why = f"launch {failed.number} of this arm failed, the cause would be the same"
@@ -360,13 +398,13 @@ class ExperimentRunner:
             if look_decides(self.record):
                 self._end("early", f"decided after {cell.pair} pairs")
                 return
-        if self._stopping:
-            self._stopping = False
+        self._stopping = self._last_launch = False
+        if cell is not None:
             self._end("stopped", "stopped")
-        else:
-            if self.record.halving:  # what its last rung decided
-                await self._judge(over=True)
-            self._end("done", ending(self.record))
+            return
+        if self.record.halving:  # what its last rung decided
+            await self._judge(over=True)
+        self._end("done", ending(self.record))
 
     async def _next(self) -> Cell | None:
         """The next launch; where all are made, the first of those that follow from them."""
@@ -390,16 +428,17 @@ class ExperimentRunner:
                 raise
             self._task = None
             self._see(live=None)
-            cell = self._cell(number)
-            site = self.sites[cell.arm]
-            for run_id in (cell.bench_run_id, cell.run_id):
-                if run_id and (run := await launching.find_server(site, run_id, self._tell)):
-                    await launching.stop(site, run, self._tell)
-            complete = replace(cell, status=ArmStatus.MEASURED, ended_at=_now())
-            self._keep_cell(complete if self._complete(cell) else self._blank(cell))
+            await self._take_back(number)
         finally:
             self._task = self._now = None
             self._tell(None)
+
+    async def _take_back(self, number: int) -> None:
+        """Stops what a launch has running on the host; where it was not measured to its end, it has to be made again."""
+        cell = self._cell(number)
+        await launching.end(self.sites[cell.arm], (cell.bench_run_id, cell.run_id), self._tell)
+        complete = replace(cell, status=ArmStatus.MEASURED, ended_at=_now())
+        self._keep_cell(complete if self._complete(cell) else self._blank(cell))
 
     def _blank(self, cell: Cell) -> Cell:
         """A launch that has to be made again; what it spent stays spent."""
@@ -424,9 +463,7 @@ class ExperimentRunner:
         except LaunchFailed as failed:
             failure, cell = failed.failure, self._cell(number)
         self._see(live=None)
-        site = self.sites[cell.arm]
-        if cell.run_id is not None and (run := await launching.find_server(site, cell.run_id, self._tell)):
-            await launching.stop(site, run, self._tell)
+        await launching.end(self.sites[cell.arm], (cell.run_id,), self._tell)
         changes: dict[str, object] = {"status": ArmStatus.MEASURED}
         if failure is not None:
             changes = {name.name: getattr(failure, name.name) for name in fields(failure)}

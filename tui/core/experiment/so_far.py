@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tui.core.experiment.failure import Failure
-from tui.core.experiment.record import Cell, ExperimentRecord, running
+from tui.core.experiment.record import Cell, ExperimentRecord, driver
 from tui.core.experiment.state import knocked_out, results_of, state_of
 from tui.core.model.experiment import ArmStatus, ExperimentState
 from tui.core.model.profile import REFERENCE, BenchProfile, ExperimentArm
@@ -87,10 +87,8 @@ def stored_state(record: ExperimentRecord) -> ExperimentState:
     results = {result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id}
     record = replace(record, verdicts=verdicts_of(record, results))
     state = state_of(record, results, finished=True)
-    held = running(record.host)
-    if held is None or held[1] != record.experiment_id:
-        return state
-    return replace(state, message=f"running in another process (PID {held[0]})")
+    pid = driver(record.experiment_id)
+    return state if pid is None else replace(state, message=f"running in another process (PID {pid})", driver=pid)
 
 
 def comparisons(record: ExperimentRecord) -> list[tuple[str, str]]:

@@ -48,7 +48,19 @@ def state_of(
         message: what it waits for; at the end the record's own.
     """
     finished = record.ended_at is not None if finished is None else finished
-    same = ("experiment_id", "name", "host", "bench", "order", "pairs", "verdicts", "started_at", "hosts", "finalist")
+    same = (
+        "experiment_id",
+        "name",
+        "host",
+        "bench",
+        "order",
+        "pairs",
+        "verdicts",
+        "started_at",
+        "hosts",
+        "finalist",
+        "notes",
+    )
     return ExperimentState(
         **{name: getattr(record, name) for name in same},
         arms=tuple(_arm(record, arm, results, under_way) for arm in record.profile.arms),

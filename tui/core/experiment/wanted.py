@@ -32,10 +32,9 @@ class Wanted:
         )
 
     def free(self) -> None:
-        """Raises EagletuiError (slug busy) where another process of this machine runs an experiment on one of its hosts."""
-        for each in self.hosts:
-            if (held := experiment_record.running(each)) is not None:
-                raise experiment_record.busy(each, *held)
+        """Raises EagletuiError (slug busy) where another process of this machine runs this experiment."""
+        if (running := experiment_record.driven(self.profile.name, self.host)) is not None:
+            raise experiment_record.busy(running.experiment_id, experiment_record.driver(running.experiment_id) or 0)
 
 
 def wanted(

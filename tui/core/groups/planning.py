@@ -10,7 +10,9 @@ from tui.core.groups.nodes import plan_nodes
 from tui.core.groups.session import GroupPlan, GroupSession
 from tui.core.model.group import Role
 from tui.core.profiles.launch_profile import LaunchProfile, SlurmTable
+from tui.core.profiles.roles import member_profile
 from tui.core.server import launch_records
+from tui.core.server.gpu_claim import claimed_gpus
 from tui.core.server.launch_records import PhaseHistory
 
 
@@ -37,6 +39,28 @@ def _places(profile: LaunchProfile, host: str) -> list[tuple[Role, int, str]]:
         return roles.places(profile, host)
     hosts = profile.nodes.hosts if profile.nodes is not None else (host,)
     return [(Role.RANK, rank, each) for rank, each in enumerate(hosts)]
+
+
+def gpus_on(profile: LaunchProfile, host: str) -> dict[str, tuple[int, ...]]:
+    """The GPUs that a launch takes, by host; () where the profile does not say which. A job's are the cluster's business."""
+    if profile.slurm is not None:
+        return {}
+    members = [profile]
+    if profile.nodes is not None:
+        members = [replace(profile, args={**profile.args, "nnodes": len(profile.nodes.hosts)})] * len(
+            profile.nodes.hosts
+        )
+    elif profile.group:
+        members = [member_profile(profile, table) for table in profile.group]
+    found: dict[str, set[int]] = {}
+    unknown = set()
+    for (role, _, where), member in zip(_places(profile, host), members, strict=True):
+        if role is Role.ROUTER or member.gpus == ():
+            continue
+        gpus = claimed_gpus(member)
+        found.setdefault(where, set()).update(gpus)
+        unknown |= set() if gpus else {where}
+    return {where: () if where in unknown else tuple(sorted(gpus)) for where, gpus in found.items()}
 
 
 def usual_start(profile: LaunchProfile, host: str, sets: Mapping[str, object]) -> PhaseHistory | None:

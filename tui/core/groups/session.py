@@ -64,6 +64,11 @@ class GroupPlan:
         """Our live servers in its way, each once."""
         return tuple({(run.host, run.run_id): run for plan in self.plans for run in plan.replaces}.values())
 
+    @property
+    def seen(self) -> tuple[Run, ...]:
+        """All runs of its hosts when it was checked, each once."""
+        return tuple({(run.host, run.run_id): run for plan in self.plans for run in plan.seen}.values())
+
     def blocked_without(self, runs_gone: Iterable[str]) -> bool:
         """Whether it would be blocked even if these runs were gone."""
         gone = set(runs_gone)

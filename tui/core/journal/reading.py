@@ -114,8 +114,7 @@ def _unfinished(experiment_id: str) -> tuple[Tried, bool] | None:
     record = experiment_record.read(experiment_id)
     if record is None or record.outcome != "running":
         return None
-    held = experiment_record.running(record.host)
-    return tried_of(record), held is not None and held[1] == experiment_id
+    return tried_of(record), experiment_record.driver(experiment_id) is not None
 
 
 def _of_host(whole: Journal, host: str) -> Journal:

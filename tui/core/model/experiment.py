@@ -82,3 +82,5 @@ class ExperimentState:
     rungs: tuple[int | None, ...] = ()  # of a screening, one a launch; None where it counts for a verdict
     statuses: tuple[ArmStatus, ...] = ()  # one a launch
     finalist: str | None = None  # the arm that a screening chose
+    notes: tuple[str, ...] = ()  # what happened beside: whose GPUs it took over
+    driver: int | None = None  # PID of another process of this machine that runs it

@@ -95,3 +95,9 @@ class Verdict:
     facts: tuple[str, ...] = ()  # what was measured and how, one line each
     result_ids: tuple[str, ...] = ()
     same_text: SameText | None = None  # None: no replies that can be compared
+
+    @property
+    def conclusion(self) -> str:
+        """What may be said: the verdict where one was reached, else `screening`, whatever it looks like."""
+        reached = self.verdict is VerdictKind.INVALID or self.mde is not None
+        return str(self.verdict) if reached else "screening"

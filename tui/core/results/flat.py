@@ -8,8 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tui.core.config import HostKind
 from tui.core.model.result import Result
 from tui.core.records import at, paths, picked, to_json
+
+SIMULATED = "SIMULATED: measured on eagletui's simulated host, not on real GPUs"
 
 
 def _found(kind: str) -> Callable[[Result], float | None]:
@@ -22,6 +25,16 @@ def _found(kind: str) -> Callable[[Result], float | None]:
         return int(capacity.found) if kind == "concurrency" else capacity.found
 
     return read
+
+
+def on_demo(host: str) -> bool:
+    """Whether it is a simulated host: no figure of it is one of real GPUs."""
+    return HostKind.of(host) is HostKind.DEMO
+
+
+def simulated(result: Result) -> bool:
+    """Whether a result was measured on a simulated host."""
+    return on_demo(result.server.host)
 
 
 def _request_rate(result: Result) -> float | str | None:
@@ -60,7 +73,7 @@ _COLUMNS = f"""
     {_LATENCIES}
     accept_length tau=speculation.tau cycle_ms=speculation.cycle_ms verify_steps=speculation.verify_steps
     power_w=gpu.power_w joules_per_token=gpu.joules_per_token mem_peak_mib=gpu.memory_peak_mib sm_mhz=gpu.sm_mhz
-    guards failed_guards valid suspicious notes
+    guards failed_guards valid suspicious notes simulated_host
 """
 _COMPUTED: dict[str, Callable[[Result], object]] = {
     "max_rate": _found("rate"),
@@ -74,6 +87,7 @@ _COMPUTED: dict[str, Callable[[Result], object]] = {
     **dict.fromkeys(("peak_output_tok_s", "peak_concurrent", "concurrency"), lambda _: None),
     "accept_length": lambda result: _first(result.speculation, "tau counter_accept_length server_accept_length"),
     "guards": lambda result: {guard.id: guard.status for guard in result.guards},
+    "simulated_host": simulated,
     "failed_guards": lambda result: [guard.text for guard in result.failed_guards],
 }
 # How each column is read, by its name.

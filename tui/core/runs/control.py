@@ -12,7 +12,8 @@ from tui.core.hints import Action, Hint
 from tui.core.link.retry import until_answered
 from tui.core.link.transport import Transport
 from tui.core.model.conflict import in_use
-from tui.core.model.run import PortHolder, Run, RunState, StopState
+from tui.core.model.run import PortHolder, Run, RunState, StopState, short_id
+from tui.core.runs import leases
 from tui.core.runs.adopted import ask_engines
 from tui.core.runs.foreign import ID_PREFIX, LOOPING_ENGINES, foreign_of, foreign_servers, listener, with_answers
 from tui.core.runs.helper import Fields, call, knows_commands, number, runs_of, stop_state_of
@@ -67,11 +68,13 @@ async def launch(
     Raises:
         UsageError: a value that cannot be passed.
         RunBusy: the port or a GPU is taken; nothing was started.
+        Held: somebody's experiment has one of the GPUs; nothing was started.
         EagletuiError: the files could not be written; nothing was started.
     """
     check(request)
     who = requester(who)
-    arguments, variables = launch_arguments(request, who), launch_variables(request, who)
+    arguments = launch_arguments(request, who)
+    variables = {**launch_variables(request, who), "ER_LEASE": leases.holding.get()}
 
     async def ask() -> tuple[Run, ...]:
         answer = await call(transport, "launch", *arguments, variables=variables)
@@ -97,7 +100,7 @@ async def reserve(transport: Transport, request: LaunchRequest, *, who: str | No
     """
     check(request)
     who = requester(who)
-    variables = {"ER_CMD": launch_variables(request, who)["ER_CMD"]}
+    variables = {"ER_CMD": launch_variables(request, who)["ER_CMD"], "ER_LEASE": leases.holding.get()}
 
     async def ask() -> None:
         answer = await call(transport, "reserve", str(RESERVED_S), *launch_arguments(request, who), variables=variables)
@@ -112,8 +115,10 @@ async def release(transport: Transport, run_ids: Sequence[str]) -> None:
     await call(transport, "release", *run_ids)
 
 
-async def _busy(transport: Transport, busy: Fields) -> RunBusy:
+async def _busy(transport: Transport, busy: Fields) -> EagletuiError:
     what = busy.get("what", "")
+    if what == "lease":
+        return leases.Held(transport.host, leases.Lease.of(busy))
     by = one_line(busy.get("by", ""), 80) or None
     run_id = one_line(busy.get("run", ""), 100) or None
     if what == "listener":
@@ -132,6 +137,12 @@ async def _busy(transport: Transport, busy: Fields) -> RunBusy:
             "try again in a moment",
             what=what,
             by=by,
+        )
+    if what == "measured":
+        return EagletuiError(
+            f"{transport.host}: the server is being measured by {run_id}",
+            Hint(Action.WAIT_OR_STOP, short_id(run_id or "")),
+            slug=Slug.BUSY,
         )
     thing = f"port {busy.get('port')}" if what == "port" else f"GPU {busy.get('gpus')}"
     stopping = busy.get("stop") not in ("", "done", "stuck", None)

@@ -97,6 +97,12 @@ def _error(host: str, slug: str, detail: str) -> EagletuiError:
                 "free space there (df -h, df -i, quota) and launch again",
                 slug=Slug.DISK_FULL,
             )
+        case "no-lease":
+            return EagletuiError(
+                f"{host}: {detail or 'somebody'} is taking GPUs there right now",
+                "try again in a moment",
+                slug=Slug.BUSY,
+            )
         case "other-namespace":
             return EagletuiError(
                 f"{host}: {detail} runs in another PID namespace (a container); no signal was sent",

@@ -48,10 +48,11 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _FILE_PATH = re.compile(f"{_FILE_NAME.pattern}(/{_FILE_NAME.pattern}){{0,5}}")  # in a run's directory
 # Names in a run's directory that are taken: docs/runs.md.
 _FILES_RESERVED = re.compile(
-    r"(cmd\.json|meta|spec|secret|secret\.yaml|claim|pid|log|exit|stop|failed|engine|cid|gone|copier|log\.from)(\.t\d+)?|stop\.grace|"
+    r"(cmd\.json|meta|measures|spec|secret|secret\.yaml|claim|pid|log|exit|stop|failed|engine|cid|gone|copier|log\.from)(\.t\d+)?|stop\.grace|"
     r"(launch|stopper|keeper)\..*"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")  # newline and tab are legitimate in a value
+_NOT_A_KEY = re.compile(r"[^A-Za-z0-9._@:/-]")
 _NOT_A_WORD = re.compile(r"[^A-Za-z0-9._@+-]+")
 
 
@@ -78,6 +79,8 @@ class LaunchRequest:
             `SECRET_ARGS_FILE`, `--config <that file>` is put at the end.
         cwd: a leading `~/` is the home directory there; without it, the home directory, or the run's own directory
             where there are `files`.
+        measures: of a bench, words for the server that it measures: while one runs, another with one of them is refused.
+        uses: of a bench, the GPUs of that server: it is refused where a lease of somebody else is on them.
         files: text by path, put into the run's directory before the start; UTF-8, at most 4 MiB together. An
             `InRunDir` argument names one.
         secret_env: set for the process, in no file once it runs.
@@ -103,6 +106,8 @@ class LaunchRequest:
     extra: Mapping[str, Any] = field(default_factory=dict)
     hide: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
+    measures: tuple[str, ...] = ()
+    uses: tuple[int, ...] = ()
 
 
 def new_run_id(profile: str, now: float | None = None) -> str:
@@ -253,6 +258,8 @@ def launch_variables(request: LaunchRequest, who: str) -> dict[str, str]:
         "ER_ARGS": "\n".join(f"{name}: {json.dumps(value)}" for name, value in request.secret_args.items()),
         "ER_CMD": command_json(request, who),
         "ER_ENGINE": _engine(request),
+        "ER_KEYS": " ".join(_NOT_A_KEY.sub("_", key) for key in request.measures),
+        "ER_USES": ",".join(map(str, request.uses)),
         "ER_FILES": " ".join(request.files),
         **{f"ER_FILE_{at}": data.decode() for at, data in enumerate(request.files.values(), 1)},
     }

@@ -39,6 +39,7 @@ class LaunchPlan:
     replaces: tuple[Run, ...] = ()  # our live servers on its GPUs or its port: what a launch with `replace` stops
     flags: frozenset[str] | None = None  # of the host's SGLang; None: not known
     checked_at: float = float("-inf")  # time.monotonic() of the findings
+    seen: tuple[Run, ...] = ()  # all runs of its host then
 
     @property
     def blocked(self) -> bool:

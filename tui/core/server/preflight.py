@@ -21,10 +21,11 @@ from tui.core.model.conflict import in_use
 from tui.core.model.run import PortHolder, Run
 from tui.core.profiles.command import METRICS_NOTE, LaunchCommand, container_of
 from tui.core.profiles.launch_profile import LaunchProfile
+from tui.core.runs import leases
 from tui.core.runs.docker_run import Container
 from tui.core.runs.foreign import listener
 from tui.core.server.finding import Finding, Findings, ordered
-from tui.core.server.gpu_claim import GpuClaim
+from tui.core.server.gpu_claim import GpuClaim, claimed_gpus
 from tui.core.sglang.engine import SGLANG
 from tui.core.sglang.flags import flag_table, normalise, unknown_flags, version_at_least, version_matches
 from tui.core.text import one_line, read_json
@@ -45,6 +46,7 @@ class Seen:
 
     facts: Mapping[str, list[str]] | None  # of `tui/remote/preflight.sh`, None where it took too long
     listener: PortHolder | None
+    held: tuple[leases.Lease, ...] = ()  # GPUs of others, who have their GPUs between launches too
 
 
 async def look(
@@ -56,7 +58,8 @@ async def look(
         LinkLost, HostError: from the transport.
     """
     script = _script(profile, command)
-    return Seen(*await asyncio.gather(_ask(transport, script), find_listener(transport, command.port)))
+    asked = _ask(transport, script), find_listener(transport, command.port), leases.on_host(transport)
+    return Seen(*await asyncio.gather(*asked))
 
 
 def _script(profile: LaunchProfile, command: LaunchCommand) -> str:
@@ -125,6 +128,8 @@ async def preflight(
         script = f"PF_PIDS={quote(' '.join(map(str, pids)))}\n{program('ancestors.sh')}"
         here.seen = {**here.seen, **(await _ask(transport, script) or {})}
     here.gpus()
+    for lease in (one for one in seen.held if one.meets(claimed_gpus(profile))):
+        here.found.block("gpus", str(lease), hint=lease.hint)
     here.port(seen.listener)
     if not profile.command:
         here.model("model", "model-path")

@@ -274,7 +274,9 @@ class HostSession:
             earlier = await asyncio.to_thread(launch_records.read_all)
             findings = ordered([*findings, *forecast.findings(self.entry.name, profile.args, earlier)])
         replaces = in_the_way(profile, command, found)
-        return dataclasses.replace(plan, findings=findings, replaces=replaces, checked_at=time.monotonic())
+        return dataclasses.replace(
+            plan, findings=findings, replaces=replaces, checked_at=time.monotonic(), seen=tuple(found)
+        )
 
     def launch(
         self, plan: LaunchPlan, *, replace: bool = False, run_id: str | None = None

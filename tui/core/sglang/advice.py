@@ -129,8 +129,8 @@ def _no_room_for_pool(found: Diagnosis, clue: Clue, state: StartupState) -> Diag
     current = _fraction(state, clue)
     window = fraction_window(state.ledger, current)
     if window is not None:
-        return _raised(found, window, current, draft)
-    (need_less,) = _advice("need_less")
+        return _raised(found, window, current, draft, _need_less(clue, state, draft))
+    need_less = _need_less(clue, state, draft)
     stated = re.search(r"Raise --mem-fraction-static above ([\d.]+)", clue.text)
     if stated is None:
         return replace(found, advice=(*found.advice[:1], need_less), set={})
@@ -139,7 +139,22 @@ def _no_room_for_pool(found: Diagnosis, clue: Clue, state: StartupState) -> Diag
     return replace(found, advice=advice, set={_FRACTION: round(min(0.95, max(least + 0.06, 0.1)), 2)})
 
 
-def _raised(found: Diagnosis, window: FractionWindow, current: float | None, draft: bool) -> Diagnosis:
+def _need_less(clue: Clue, state: StartupState, draft: bool) -> str:
+    """What makes room beside a larger budget: of what the pool itself takes, only where there is room for a pool at all."""
+    args = args_of(state)
+    replicas, kv = args.get("dp_size"), str(args.get("kv_cache_dtype", "auto"))
+    options = (
+        ("a larger --tp", True),
+        ("fewer dp replicas", isinstance(replicas, int) and replicas > 1),
+        ("a quantization with smaller weights", True),
+        ("a smaller draft model or none", draft),
+        ("--kv-cache-dtype fp8_e4m3", clue.id == "pool_tiny" and "fp8" not in kv and "fp4" not in kv),
+    )
+    (need_less,) = _advice("need_less", options=", ".join(words for words, helps in options if helps))
+    return need_less
+
+
+def _raised(found: Diagnosis, window: FractionWindow, current: float | None, draft: bool, need_less: str) -> Diagnosis:
     what = "weights and draft model" if draft else "weights"
     loaded = f"{window.loaded_gib:.1f} GiB of {what} of {window.before_gib:.1f} GiB free before the load"
     if window.suggested is None:
@@ -147,7 +162,6 @@ def _raised(found: Diagnosis, window: FractionWindow, current: float | None, dra
         advice = _advice("raise_in_vain", loaded=loaded, least=window.least, most=window.most, draft=smaller)
         return replace(found, advice=advice)
     now = f" The present value is {current:g}." if current is not None else ""
-    (need_less,) = _advice("need_less")
     if draft:
         need_less += " If graph capture then runs out of memory, no value works for this draft: use a smaller one."
     advice = _advice("raise_to", suggested=window.suggested, loaded=loaded, least=window.least, now=now)

@@ -22,6 +22,7 @@ class Report(dict[str, Any]):
 
     title: str | None = None
     found: Diagnosis | None = None  # of a death
+    memory_of = "GPU"  # whose memory a server of one rank has
 
 
 def report_of(
@@ -91,6 +92,7 @@ def report_with(
     )
     made.title = named.title if named else _NOT_OURS if unknown else None
     made.found = found
+    made.memory_of = "host" if state.host_memory else "GPU"
     return made
 
 
@@ -132,7 +134,7 @@ def report_text(found: Mapping[str, Any]) -> str:
     names = {"before_gib": "before", **PARTS, "free_gib": "free"}
     for row in found.get("ledger", ()):
         figures = [f"{name} {row[key]:.2f}" for key, name in names.items() if row.get(key) is not None]
-        lines.append(f"  memory    {row['rank'] or 'GPU'}: {', '.join(figures)} GiB")
+        lines.append(f"  memory    {row['rank'] or getattr(found, 'memory_of', 'GPU')}: {', '.join(figures)} GiB")
         if row.get("contradiction"):
             lines.append(f"            its parts are more than what is gone from {row['contradiction']}")
     if found.get("other_containers"):

@@ -218,6 +218,12 @@ class TuneRunner:
 
         Raises as `ExperimentRunner.states`: a pre-flight that fails keeps the tune as it is, to be resumed.
         """
+        with experiment_record.driving(self.record.tune_id):
+            async with aclosing(self._steps()) as states:
+                async for state in states:
+                    yield state
+
+    async def _steps(self) -> AsyncGenerator[TuneState, None]:
         self._keep(self.record)
         while True:
             yield self.state()

@@ -32,6 +32,20 @@ class Side:
     failures: tuple[LaunchRecord, ...] = ()  # launches that never got as far as a measurement
 
 
+def of_bench(side: Side, bench: str | None) -> Side:
+    """A side cut to the results of one bench; None: all stay. Raises UsageError (slug not_comparable) where it has none."""
+    if bench is None or not side.results:
+        return side
+    kept = tuple(result for result in side.results if result.bench == bench)
+    if not kept:
+        raise UsageError(
+            f"{side.name} ({one_line(side.ref, 80)}) was not measured with {one_line(bench, 60)}",
+            f"it was with {', '.join(sorted({one_line(result.bench, 40) for result in side.results}))}",
+            slug=Slug.NOT_COMPARABLE,
+        )
+    return replace(side, results=kept)
+
+
 def _known(value: object) -> str:
     return "unknown" if value is None else str(value)
 

@@ -202,6 +202,8 @@ class Bench(Mode):
             names = ("b", "E", "l", "?", "^P", "q")
         elif self.running and self.eagle.measure.launches:
             names = ("space", "v", "Enter", "P", "x", "S", "p", "?", "^P", "q")
+        elif self.running and self.state.driver is not None:
+            names = ("v", "Enter", "x", "p", "?", "^P", "q")
         elif self.running:
             names = ("Enter", "x", "S", "p", "?", "^P", "q")
         else:
@@ -270,11 +272,23 @@ class Bench(Mode):
 
     def action_pause(self) -> None:
         """Pauses once the current launch is measured, or continues."""
+        if self._is_read_only():
+            return
         paused = self.eagle.measure.pause()
         if paused is None:
             self.eagle.say("No experiment is running: nothing to pause")
         elif paused:
             self.eagle.say("Pauses when this launch is measured; space continues")
+
+    def _is_read_only(self) -> bool:
+        """Whether another process runs what is shown; says so."""
+        state = self.board.experiment
+        if state is None or not self.running or state.driver is None:
+            return False
+        from tui.panel.bench_control import read_only
+
+        self.eagle.say(read_only(state))
+        return True
 
     def action_pair(self) -> None:
         """One more launch pair of each comparison."""
@@ -282,6 +296,8 @@ class Bench(Mode):
 
     def action_stop(self) -> None:
         """Ends what is measured; else stops the current server, as everywhere."""
+        if self._is_read_only():
+            return
         state = self.board.experiment
         if state is None or not self.running:
             self.app.run_worker(self.app.run_action("app.stop"))

@@ -43,6 +43,8 @@ def why_not(panel: Panel) -> str | None:
     """Why nothing can be measured now, whatever it is."""
     if not panel.board.connected:
         return f"{panel.board.host} is not connected"
+    if panel.measure.under_way and (state := panel.board.experiment) is not None and state.driver is not None:
+        return f"{one_line(state.name, 60)} is run by PID {state.driver}"
     return "a measurement is running; S stops it" if panel.measure.under_way else None
 
 

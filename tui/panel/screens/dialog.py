@@ -71,16 +71,21 @@ class Dialog(ModalScreen[T], Generic[T]):
         self.dismiss(None)
 
 
-class Confirm(Dialog[bool]):
-    """A yes-no question. No is in focus."""
+class Ask(Dialog[T], Generic[T]):
+    """A question; its first answer, the safe one, is in focus.
+
+    Args:
+        answers: what stands on each button, and what it means.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("question")
 
-    def __init__(self, mark: Run, title: str, lines: Sequence[AnyRow], no: str, yes: str) -> None:
+    def __init__(self, mark: Run, title: str, lines: Sequence[AnyRow], *answers: tuple[str, T]) -> None:
         super().__init__()
         self._title: Line = [mark, ("   ", "text"), (title, "strong!")]
         self._lines = lines
-        self._answers = (no, yes)
+        self._answers = [words for words, _ in answers]
+        self._meanings = [meaning for _, meaning in answers]
 
     def head(self) -> Iterable[Widget]:
         yield Prose([self._title])
@@ -96,17 +101,25 @@ class Confirm(Dialog[bool]):
         answers = [answer.split(",")[0].lower() for answer in self._answers]
         chosen = next((at for at, button in enumerate(self.query(Button)) if button.has_focus), 0)
         row: Line = [("Enter", "accent!"), (f" {answers[chosen]} (chosen)   ", "muted"), ("Esc", "accent!"),
-                     (f" {answers[0]}   ", "muted"), ("Tab", "accent!"), (" to the other, then ", "muted"),
+                     (f" {answers[0]}   ", "muted"), ("Tab", "accent!"),
+                     (" to the other, then " if len(answers) == 2 else " to the next, then ", "muted"),
                      ("Enter", "accent!")]  # fmt: skip
         self.query_one(".keys", Prose).show([Row(row, hang=0)])
 
     @on(Button.Pressed)
     def answer(self, event: Button.Pressed) -> None:
         """The answer that was pressed."""
-        self.dismiss(event.button is self.query(Button).last())
+        self.dismiss(self._meanings[list(self.query(Button)).index(event.button)])
 
     def action_cancel(self) -> None:
-        self.dismiss(False)
+        self.dismiss(self._meanings[0])
+
+
+class Confirm(Ask[bool]):
+    """A yes-no question. No is in focus."""
+
+    def __init__(self, mark: Run, title: str, lines: Sequence[AnyRow], no: str, yes: str) -> None:
+        super().__init__(mark, title, lines, (no, False), (yes, True))
 
 
 class Facts(Dialog[None]):

@@ -236,7 +236,7 @@ class LaunchDialog(Dialog["tuple[LaunchPlan | GroupPlan, bool]"]):
         if self._stays():
             names = ", ".join(run.short_id for run in self._replaced)
             return [[("✗ ", "err"), (f"{names} is not stopped: that would not make this launch possible", "text")]]
-        return stopped_rows(self._replaced)
+        return stopped_rows(self._replaced, self._plan.seen)
 
     def _blocked(self) -> list[AnyRow]:
         """The reason where nothing can be launched; more of it is among the findings."""

@@ -86,6 +86,7 @@ class Shown:
     replaces: "tuple[HostRun, ...]" = ()
     command: "LaunchCommand | None" = None  # of a group that of the member which starts first
     script: str | None = None  # of a job, instead of a command
+    seen: "tuple[HostRun, ...]" = ()  # all runs of its hosts
 
     @property
     def text(self) -> str:
@@ -109,10 +110,10 @@ def as_shown(plan: "LaunchPlan | GroupPlan", profile: "LaunchProfile") -> Shown:
     from tui.core.groups.session import GroupPlan
 
     if not isinstance(plan, GroupPlan):
-        return Shown(plan.profile, plan.findings, plan.replaces, plan.command)
+        return Shown(plan.profile, plan.findings, plan.replaces, plan.command, seen=plan.seen)
     if plan.job is not None:
         return Shown(profile, plan.findings, script=plan.job.request.script)
-    return Shown(plan.plans[0].profile, plan.findings, plan.replaces, plan.plans[0].command)
+    return Shown(plan.plans[0].profile, plan.findings, plan.replaces, plan.plans[0].command, seen=plan.seen)
 
 
 def script_rows(script: str) -> list[AnyRow]:
@@ -197,12 +198,15 @@ def run_words(run: "HostRun") -> list[Run]:
     return join(parts)
 
 
-def stopped_rows(runs: "Sequence[HostRun]") -> list[AnyRow]:
-    """Runs that a launch would stop."""
+def stopped_rows(runs: "Sequence[HostRun]", seen: "Sequence[HostRun]") -> list[AnyRow]:
+    """Runs that a launch would stop, and what measures them among all that were seen."""
+    from tui.core.bench.measured_servers import measured_among
+
     rows: list[AnyRow] = []
     for run in runs:
         lead: Line = [("■ ", "warn"), ("will first stop: ", "text")]
         rows.append(Row([*lead, *run_words(run)], hang=2))
+        rows += [_ends_too(measurement) for _, measurement in measured_among([run], seen)]
     return rows
 
 
@@ -211,10 +215,12 @@ def measured_rows(runs: "Iterable[HostRun]", server: str, url: str | None) -> li
     from tui.core.bench.collect import measurement_of
 
     run = measurement_of(runs, server, url)
-    if run is None:
-        return []
+    return [_ends_too(run)] if run is not None else []
+
+
+def _ends_too(run: "HostRun") -> Row:
     what = f"{run.profile or 'a measurement'}, run {run.short_id}, is measuring it now and would end with it."
-    return [Row([("⚠ ", "warn"), (what, "warn")], hang=2)]
+    return Row([("⚠ ", "warn"), (what, "warn")], hang=2)
 
 
 def gpus_text(gpus: Sequence[int] | None) -> str:

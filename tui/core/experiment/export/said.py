@@ -7,6 +7,7 @@ from tui.core.errors import UsageError
 from tui.core.experiment import planned
 from tui.core.experiment.export.groups import Group
 from tui.core.model.result import Result
+from tui.core.results.flat import SIMULATED, simulated
 from tui.core.verdicts.judging import screened_words
 from tui.core.verdicts.metric import default_for, metric
 from tui.core.verdicts.pairing import Setting, Side, setting
@@ -16,7 +17,8 @@ from tui.core.verdicts.sentences import count
 
 def said(groups: Sequence[Group], stored: tuple[Result, ...]) -> list[str]:
     """Each configuration against the first one of its setting; and what does not count, with the reason."""
-    sentences = []
+    on_demo = any(simulated(result) for group in groups for result in group.results)
+    sentences = [SIMULATED] if on_demo else []
     by_setting: dict[Setting, list[Group]] = {}
     for group in groups:
         by_setting.setdefault(setting(group.results[0]), []).append(group)
@@ -60,7 +62,7 @@ def environment(group: Group) -> str:
         ", ".join(gpus),
         f"driver {server.driver}" if server.driver else "",
         f"model {server.model}" if server.model else "",
-        f"on {server.host}",
+        f"on {server.host}" + (" (SIMULATED)" if simulated(group.results[0]) else ""),
         f"measured by {', '.join(tools)}",
     ]
     return "; ".join(filter(None, facts))

@@ -43,6 +43,8 @@ def status(view: ArmView, *, paused: bool = False) -> tuple[str, str, str]:
             return "◐", "WARM-UP", "accent"
     if view.arm.status is ArmStatus.QUEUED and view.arm.launches_done:
         return "○", "WAITING", "muted"
+    if view.arm.status is ArmStatus.MEASURED and view.none_counts:
+        return "✗", "NONE COUNTS", "err"
     return _STATUS[view.arm.status]
 
 

@@ -72,6 +72,9 @@ class BenchHead(OfComparison):
     @staticmethod
     def _progress(comparison: Comparison) -> list[Run]:
         state = comparison.state
+        elsewhere: list[Run] = [("run by ", "muted"), (f"PID {state.driver}", "accent")]
+        if state.finished and state.driver is not None:
+            return elsewhere
         if state.finished:
             when = fmt.day_clock(state.started_at)
             return [("measured ", "muted"), (when, "text")] if when != fmt.NONE else []
@@ -92,6 +95,8 @@ class BenchHead(OfComparison):
                 ]
             )
         parts.append([("■ PAUSED", "warn!")] if state.paused else left(state.left_s))
+        if state.driver is not None:
+            parts.append(elsewhere)
         return join(parts)
 
     @staticmethod

@@ -91,7 +91,9 @@ def alone(view: ArmView) -> list[Run]:
     elif level == "L2":
         said = f"{len(view.launches)} launches"
     else:
-        said = "no run is complete yet" if not view.valid else f"{fmt.plural(view.valid, 'run')} so far"
+        said = f"{fmt.plural(view.valid, 'run')} so far" if view.valid else "no run is complete yet"
+    if view.none_counts:
+        said = f"none of {fmt.plural(len(view.results), 'run')} counts, Enter says why"
     return [("· ", "muted"), ("One configuration, nothing to compare it with", "strong!"), (f": {said}", "text")]
 
 
