@@ -125,17 +125,18 @@ async def test_killed_at_every_step_of_a_launch_it_is_made_once(demo: HostSessio
 async def test_it_runs_in_the_background_is_followed_and_ended_from_elsewhere(
     demo: HostSession, command: Command
 ) -> None:
+    path = command.home / "profiles" / "blink.toml"
+    path.write_text(path.read_text().replace("duration_s = 2.0", "duration_s = 10.0"))  # all of this within a launch
     code, begun = await said(command, "--detach", "--seed", "1")
     assert code == 0
     assert experiment_record.drivers() == {begun["experiment"]: begun["pid"]}
     assert os.getsid(begun["pid"]) == begun["pid"]  # no terminal's end is its own
     follower = command.start("--attach")
-    for words in (["--resume"], ["--detach"]):
-        code, refused = await said(command, *words)
-        assert (code, refused["error"]) == (1, "busy")
-        assert f"PID {begun['pid']}" in refused["message"]
     code, asked = await asyncio.to_thread(_asked_to_stop, command)
     assert (code, asked["ended"]) == (0, False)
+    code, refused = await said(command, "--detach", "--resume")
+    assert (code, refused["error"]) == (1, "busy")
+    assert f"PID {begun['pid']}" in refused["message"]
     out, err = await asyncio.to_thread(follower.communicate, timeout=120)
     document = json.loads(out)
     assert (document["experiment"], document["outcome"]) == (begun["experiment"], "stopped")
