@@ -21,6 +21,7 @@ from tui.core.model.verdict import VerdictKind
 from tui.core.results import store
 from tui.core.sglang.diagnosis import Diagnosis
 from tui.panel.app import EagleApp
+from tui.panel.bench_control import Measuring
 from tui.panel.bench_view import compare
 from tui.panel.screens.bench_details import verdict_rows
 from tui.panel.screens.bench_dialogs import BenchDialog, ExperimentDialog, bench_warnings
@@ -519,8 +520,14 @@ class FakeRunner:
         self.more += count
 
 
+async def nothing_against_it(self, preview):
+    """Stands in for the pre-flight of the arms."""
+    return replace(preview, ahead=())
+
+
 @pytest.fixture
 def runner(monkeypatch):
+    monkeypatch.setattr(Measuring, "look_ahead", nothing_against_it)
     FakeRunner.made = []
     monkeypatch.setattr(experiment, "ExperimentRunner", FakeRunner)
     return FakeRunner

@@ -16,6 +16,7 @@ from tui.core.link.transport import LinkState
 from tui.core.model.phases import Outcome, Phase
 from tui.core.server.server_state import RunUpdate
 from tui.panel.app import EagleApp
+from tui.panel.bench_control import Measuring
 from tui.panel.host_view import Board
 from tui.panel.hosts_view import badge_of, newest, servers
 from tui.panel.open_group import OpenGroup
@@ -420,6 +421,10 @@ async def test_an_experiment_over_two_hosts_is_begun_where_its_first_arm_is_meas
             yield replace(bench_states.running(), hosts=("gpu1", "gpu2"))
             await asyncio.Event().wait()
 
+    async def looked(self, preview):
+        return replace(preview, ahead=())
+
+    monkeypatch.setattr(Measuring, "look_ahead", looked)
     monkeypatch.setattr(experiment, "ExperimentRunner", Runner)
     scripts = {"gpu1": fakes.scene("idle"), "gpu2": fakes.scene("idle")}
     app = EagleApp("gpu2", open_session=fakes.Hosts(scripts), profiles_dir=bench_profiles)

@@ -138,6 +138,8 @@ class Plan(Mode):
             self._looking = None
         except EagletuiError as error:
             self._looking = error
+        except Exception as error:
+            self._looking = self.eagle.report_fault(error)
         self.update()
 
     @work(exclusive=True, group="benches", exit_on_error=False)
