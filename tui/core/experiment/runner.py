@@ -21,6 +21,7 @@ from tui.core.experiment import launching
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.ahead import arms_ahead, refused
 from tui.core.experiment.failure import Failure, LaunchFailed
+from tui.core.experiment.holding import Holding
 from tui.core.experiment.launching import Launched, Site
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.so_far import look_decides, measured, to_make_up, verdicts_of, worth_repeating
@@ -136,13 +137,14 @@ class ExperimentRunner:
             launches: by letter.
             write: stores the record after every step.
 
-        Raises HostError where a session is missing.
+        Raises HostError where a session is missing, UsageError where one allocation is to be held for arms that differ.
         """
         self.record = record
         self._write = write
         self.sites = {  # by letter
             arm.letter: Site.of(hosts, launches[arm.letter], dict(arm.sets), record.host) for arm in profile.arms
         }
+        self._holding = Holding(record.experiment_id, self.sites)
         self._results = {
             result.result_id: result for result in store.read_all() if result.experiment == record.experiment_id
         }
@@ -233,6 +235,10 @@ class ExperimentRunner:
         """Whether this launch would exceed the budget, or at the beginning of a pair, the pair would."""
         if self.record.profile.budget_h is None:
             return False
+        return self.record.spent_s + self._together_s(cell) > self.record.profile.budget_h * 3600
+
+    def _together_s(self, cell: Cell) -> float:
+        """What this launch takes, at the beginning of a pair what the pair does."""
         earlier = self.record.cells[: cell.number - 1]
         begins = not any(other.pair == cell.pair and other.status is ArmStatus.MEASURED for other in earlier)
         ahead = [
@@ -243,8 +249,7 @@ class ExperimentRunner:
             and (begins or other.number == cell.number)
             and knocked_out(self.record, other.arm) is None
         ]
-        needed = sum(launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in ahead)
-        return self.record.spent_s + needed > self.record.profile.budget_h * 3600
+        return sum(launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in ahead)
 
     def _tell(self, message: str | None) -> None:
         self._message = message
@@ -280,6 +285,11 @@ class ExperimentRunner:
         self._tell(None)
 
     async def _work(self) -> None:
+        async with self._holding.kept():
+            await self._all_launches()
+            await self._holding.release(self._tell)
+
+    async def _all_launches(self) -> None:
         await self._look_ahead()
         self._keep(self.record)
         while (cell := self._next()) is not None:
@@ -395,6 +405,9 @@ class ExperimentRunner:
         run_id = new_run_id(site.profile.name)
         cell = replace(cell, status=ArmStatus.LAUNCHING, run_id=run_id, started_at=_now())
         cell = self._keep_cell(cell)
+        left = [other for other in self.record.cells[cell.number - 1 :] if not other.over]
+        ahead_s = {other.number: launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in left}
+        site = await self._holding.room_for(site, ahead_s, self._together_s(cell), self._tell)
         return cell, await launching.start(site, run_id, self._tell)
 
     async def _until_ready(self, cell: Cell, run: Launched) -> Cell:
