@@ -85,7 +85,7 @@ async def test_an_answer_of_sbatch_that_is_lost_is_looked_for(
         await lab.until(group, Outcome.READY)
         assert len(lab.slurm("squeue", "-h", "-o", "%i").split()) == 1
     else:
-        with pytest.raises(EagletuiError, match=r"Slurm refused the job: .*Socket timed out"):
+        with pytest.raises(EagletuiError, match=r"does not answer; nothing was submitted: .*Socket timed out"):
             await lab.launch()
         assert lab.slurm("squeue", "-h") == ""
 

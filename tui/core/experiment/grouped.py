@@ -83,11 +83,14 @@ async def until_ready(
         async for update in updates:
             last = update.state
             now = loop.time()
-            left_s -= 0.0 if any(one.link_lost for one in last.members) else now - seen_at
+            queued = last.outcome is Outcome.QUEUED  # which takes as long as it takes
+            left_s -= 0.0 if queued or any(one.link_lost for one in last.members) else now - seen_at
             seen_at = now
             yield last
             if last.outcome is Outcome.READY:
                 return
+            if queued and last.job is not None and last.job.never is not None:
+                raise LaunchFailed(Failure("never_runs", last.job.never, str(last.phase)))
             if left_s <= 0 and last.failed is None:
                 why = last.waits_for or last.phase.replace("_", " ")
                 raise LaunchFailed(Failure("timeout", f"not ready after {timeout_s:g} s: {why}", str(last.phase)))

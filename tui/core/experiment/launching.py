@@ -176,7 +176,8 @@ async def until_ready(site: Site, server: Launched) -> AsyncGenerator[Start, Non
         async with aclosing(grouped.until_ready(site.groups, server, timeout_s)) as states:
             async for seen in states:
                 lost = dict.fromkeys(one.member.host for one in seen.members if one.link_lost)
-                told = _waits(*lost) if lost else seen.waits_for
+                queued = seen.job.waits if seen.outcome is Outcome.QUEUED and seen.job is not None else None
+                told = _waits(*lost) if lost else queued or seen.waits_for
                 yield Start(str(seen.phase), None, told, seen.ready_after_s)
         return
     async with aclosing(_ready(site.home, server, timeout_s)) as states:
