@@ -43,8 +43,11 @@ class LaunchedGroup:
 async def find(groups: GroupSession, group_id: str, tell: Tell) -> LaunchedGroup | None:
     """One of our groups as it is now, None where no host knows it; a host that cannot be asked is waited for."""
 
+    async def look(session: HostSession) -> tuple[Run, ...]:
+        return (*await control.list_runs(session.transport), *await session.ranks())
+
     async def runs_of(session: HostSession) -> tuple[Run, ...]:
-        return await patiently(session.transport, lambda: control.list_runs(session.transport), tell)
+        return await patiently(session.transport, lambda: look(session), tell)
 
     answers = await asyncio.gather(*map(runs_of, groups.sessions.values()))
     for found in groups_among(run for runs in answers for run in runs if run.state is not RunState.STAGED):
