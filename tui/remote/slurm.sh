@@ -381,6 +381,11 @@ sl_stop() { # cluster id grace who
   if [ -z "$JOB" ] && ! { sl_queue && sl_job_by_id "$ID"; }; then sl_say error not-submitted "$ID"; exit 1; fi
   # Who carries it out may have been killed, or its host restarted: then another does.
   sl_get "$D/stopping/by"
+  if [ -z "$GOT" ] && [ -d "$D/stopping" ]; then # or before it could say who it is
+    sleep 3
+    sl_get "$D/stopping/by"
+    [ -n "$GOT" ] || rm -rf "$D/stopping"
+  fi
   if [ "${GOT#* }" = "$(uname -n)" ] && ! grep -aqs 'sl_main end' "/proc/${GOT%% *}/cmdline"; then rm -rf "$D/stopping"; fi
   if [ ! -s "$D/slurm" ] && mkdir "$D/stopping" 2>/dev/null; then
     sl_put "$D/stop" "requested $(date +%s) $4"

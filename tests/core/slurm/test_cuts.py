@@ -86,7 +86,7 @@ async def test_a_link_that_is_cut_again_and_again_finds_the_same_job(lab: Lab, s
     assert (await lab.stop(group))[-1] == "done"
     ended = lab.slurm.wait(job.job_id)
     assert (ended["JobState"], ended["ExitCode"]) == ("COMPLETED", "0:0")
-    assert link.cuts > 5
+    assert link.cuts > 1
     seen = await lab.end(group)
     await lab.session.close()
     lab.session = lab.new_session()  # whose link is whole
