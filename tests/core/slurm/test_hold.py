@@ -12,8 +12,9 @@ import pytest
 from tests.core.slurm.conftest import Lab, run_of
 from tests.support.slurm import free_port
 from tui.core.errors import UsageError
-from tui.core.experiment import holding, so_far
+from tui.core.experiment import holding, launching, so_far
 from tui.core.experiment import runner as runner_module
+from tui.core.experiment.failure import LaunchFailed
 from tui.core.experiment.holding import Holding
 from tui.core.experiment.launching import Site
 from tui.core.experiment.record import ExperimentRecord
@@ -135,6 +136,22 @@ async def test_what_nobody_wants_any_more_is_given_back_with_its_server(
     assert run_of(await lab.end(group)).exit_code == 0  # drained
 
 
+async def test_a_launch_that_can_never_run_is_a_failure_that_waiting_does_not_cure(lab: Lab) -> None:
+    profile = lab.profile(partition="single")
+    group = group_for(profile, "login")
+    plan = GroupPlan(group, (), (), job_launch(profile, lab.session.entry, group))
+    await lab.submitted(plan)
+    site = Site.of(lab.groups, profile, {}, "login")
+    server = await launching.find_server(site, group.group_id, print)
+    assert server is not None
+    with pytest.raises(LaunchFailed) as raised:
+        [_ async for _ in launching.until_ready(site, server)]
+    failure = raised.value.failure
+    assert (failure.cause, failure.certain) == ("never_runs", True)
+    assert "it can never run" in failure.reason
+    await launching.stop(site, server, print)
+
+
 # ---- an experiment -----------------------------------------------------------------------------------------------------
 
 
@@ -182,10 +199,14 @@ async def run(runner: ExperimentRunner, until: Callable[[ExperimentState], objec
 
 @pytest.mark.usefixtures("quick")
 async def test_whoever_resumes_an_experiment_takes_its_allocation_over(lab: Lab) -> None:
+    def jobs() -> set[str]:
+        return set(lab.slurm("squeue", "-h", "-t", "all", "-o", "%i").split())
+
+    before = jobs()
     experiment = Experiment(lab)
     killed = experiment.runner()
     await run(killed, lambda state: any(arm.live is not None for arm in state.arms))
-    (job,) = lab.slurm("squeue", "-h", "-o", "%i").split()
+    (job,) = jobs() - before
     again = experiment.runner(killed.record)
 
     def second(state: ExperimentState) -> bool:
@@ -200,7 +221,7 @@ async def test_whoever_resumes_an_experiment_takes_its_allocation_over(lab: Lab)
     assert {result.server.nodes for result in again.results()} == {("n1",)}
     ended = lab.slurm.wait(job)
     assert (ended["JobState"], ended["ExitCode"]) == ("COMPLETED", "0:0")
-    assert lab.slurm("squeue", "-h", "-t", "all", "-o", "%i").split()[-1:] == [job]  # there was no other
+    assert jobs() - before == {job}
 
 
 async def test_a_launch_that_would_not_end_in_time_is_said_and_gets_another_allocation(

@@ -274,7 +274,8 @@ class ExperimentRunner:
         self._keep(self.record.with_cell(cell))
         return cell
 
-    def _end(self, outcome: str, message: str) -> None:
+    async def _end(self, outcome: str, message: str) -> None:
+        await self._holding.release(self._tell)
         self._keep(replace(self.record, outcome=outcome, message=message, ended_at=_now()))
 
     async def _look_ahead(self) -> None:
@@ -287,7 +288,6 @@ class ExperimentRunner:
     async def _work(self) -> None:
         async with self._holding.kept():
             await self._all_launches()
-            await self._holding.release(self._tell)
 
     async def _all_launches(self) -> None:
         await self._look_ahead()
@@ -307,7 +307,7 @@ class ExperimentRunner:
             if cell.run_id is None and self._over_budget(cell):
                 hours = self.record.profile.budget_h or 0.0
                 await self._judge(over=True)
-                self._end(
+                await self._end(
                     "budget",
                     f"the budget of {hours:g} h leaves no room for more after {done} of {len(self.record.cells)} launches",
                 )
@@ -317,13 +317,13 @@ class ExperimentRunner:
                 break
             await self._judge()
             if look_decides(self.record):
-                self._end("early", f"decided after {cell.pair} pairs")
+                await self._end("early", f"decided after {cell.pair} pairs")
                 return
         if self._stopping:
             self._stopping = False
-            self._end("stopped", "stopped")
+            await self._end("stopped", "stopped")
         else:
-            self._end("done", "done")
+            await self._end("done", "done")
 
     def _next(self) -> Cell | None:
         """The next launch; where all are made, of a round that makes up for what was lost by chance."""
