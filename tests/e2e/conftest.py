@@ -121,9 +121,7 @@ class Terminal:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-@pytest.fixture
-def terminal() -> Iterator[Callable[..., Terminal]]:
-    """terminal(argv, env, cwd=, columns=, rows=) starts a program in a terminal; ended with the test."""
+def _terminals() -> Iterator[Callable[..., Terminal]]:
     if not shutil.which("tmux"):
         pytest.skip("no tmux: apt-get install tmux")
     opened: list[Terminal] = []
@@ -135,6 +133,18 @@ def terminal() -> Iterator[Callable[..., Terminal]]:
     yield start
     for one in opened:
         one.close()
+
+
+@pytest.fixture
+def terminal() -> Iterator[Callable[..., Terminal]]:
+    """terminal(argv, env, cwd=, columns=, rows=) starts a program in a terminal; ended with the test."""
+    yield from _terminals()
+
+
+@pytest.fixture(scope="module")
+def terminal_module() -> Iterator[Callable[..., Terminal]]:
+    """The same, for tests that share one screen."""
+    yield from _terminals()
 
 
 # ---------------------------------------------------------------------------------------------------- command

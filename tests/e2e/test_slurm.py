@@ -1,6 +1,6 @@
-"""The real SGLang as a job of a real Slurm: tensor parallel 2 over two nodes, launched by command, measured, stopped.
+"""The real SGLang as a job of a real Slurm: tensor parallel 2 over two nodes, launched, measured and stopped by keyboard.
 
-One start for all of it. The nodes are this machine, so their server's parts meet on loopback.
+One start for all of it; what commands say of it beside. The nodes are this machine, so their server's parts meet on loopback.
 """
 
 import json
@@ -34,6 +34,7 @@ class Lab:
     sglang: object
     eagletui: object
     directory: Path
+    screen: object  # the panel, to the end of all tests
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,7 @@ def lab(
     sglang_module: object,
     free_port: Callable[[], int],
     make_command: Callable[[Path], object],
+    terminal_module: Callable[..., object],
 ) -> Iterator[Lab]:
     directory = tmp_path_factory.mktemp("slurm")
     eagletui = make_command(directory / "desk")
@@ -62,26 +64,28 @@ def lab(
     text = text.replace("startup_timeout_s = 300", "startup_timeout_s = 900")
     profiles = eagletui.home / "profiles"
     profiles.mkdir()
-    (profiles / "two.toml").write_text(f'{text}[slurm]\nnodes = 2\ngpus_per_node = 2\ntime = "60"\n')
-    (profiles / "short.toml").write_text(BENCH)
-    yield Lab(slurm_cluster, sglang_module, eagletui, directory)
+    (profiles / "aa-two.toml").write_text(f'{text}[slurm]\nnodes = 2\ngpus_per_node = 2\ntime = "60"\n')
+    (profiles / "aa-short.toml").write_text(BENCH)
+    screen = terminal_module([*eagletui.argv, "local"], eagletui.env, cwd=eagletui.home)
+    yield Lab(slurm_cluster, sglang_module, eagletui, directory, screen)
     sglang_module.kill()
     slurm_cluster.end_jobs()
 
 
 @pytest.fixture(scope="module")
-def ready(lab: Lab) -> dict[str, object]:
-    launched = lab.eagletui.json("launch", "two", timeout=300)
-    waited = lab.eagletui.run("wait", str(launched["run"]), timeout=900)
-    assert waited.returncode == 0, waited.stderr + lab.eagletui.run("logs", str(launched["run"])).stdout[-4000:]
-    return {**lab.eagletui.json("wait", str(launched["run"])), "said": waited.stderr}
+def ready(lab: Lab, launch_by_keyboard: Callable[..., None]) -> dict[str, object]:
+    launch_by_keyboard(lab.screen, "aa-two")
+    for phase in ("distributed init", "load weights"):
+        lab.screen.wait_for(phase, 300)
+    lab.screen.wait_for(r"READY\s+aa-two", 900)
+    (run,) = {one["group"]["id"] for one in lab.eagletui.json("ps", "local") if one["profile"] == "aa-two"}
+    return lab.eagletui.json("wait", str(run))
 
 
 def test_it_becomes_ready_and_both_ranks_show_their_phases(lab: Lab, ready: dict[str, object]) -> None:
-    said = str(ready["said"])
-    assert len(re.findall(r"^ready", said, re.MULTILINE)) == 1
-    for rank in (0, 1):
-        assert re.search(rf"rank {rank} (distributed init|load weights|memory pool|cuda graph|warmup)", said)
+    lab.screen.wait_for(r"rank 0\s+n1\s+● READY", 30)
+    lab.screen.wait_for(r"rank 1\s+n2\s+● READY", 30)
+    lab.screen.wait_for(r"allocation.* min left", 10)
     assert [(one["outcome"], one["node"]) for one in ready["group"]["members"]] == [("ready", "n1"), ("ready", "n2")]
     assert lab.slurm.state(str(ready["job"]["job_id"])) == "RUNNING"
 
@@ -94,17 +98,30 @@ def test_its_gpus_are_those_of_both_nodes(lab: Lab, ready: dict[str, object]) ->
 
 
 def test_it_is_measured_on_its_nodes(lab: Lab, ready: dict[str, object]) -> None:
-    document = lab.eagletui.json("bench", "short", "--run", str(ready["run"]), code=None, timeout=300)
-    (result,) = document["results"]
+    lab.screen.keys("b")
+    lab.screen.wait_for("Measure the running server", 20)
+    while (chosen := lab.screen.wait_for(r"▌\s+(\S+)", 10).group(1)) != "aa-short":
+        lab.screen.keys("k")
+        lab.screen.wait_for(rf"▌\s+(?!{re.escape(chosen)}\s)\S+", 10)
+    lab.screen.keys("Enter")
+    lab.screen.wait_for("1 of 1 run", 180)
+    lab.screen.wait_for("✓ DONE", 60)
+    lab.screen.keys("1")
+    lab.screen.wait_for(r"READY\s+aa-two", 20)
+    (result,) = lab.eagletui.json("results")
     assert (result["failed"], result["host"], result["run"]) == (0, "local", ready["run"])
     assert result["successful"] >= 2
     assert result["power_w"] == pytest.approx(4 * WATTS)
     assert result["guards"]["foreign"] == "ok"
+    (stored,) = [json.loads(path.read_text()) for path in lab.eagletui.home.rglob("results/*.json")]
+    assert stored["server"]["nodes"] == ["n1", "n2"]
 
 
-def test_a_stop_drains_it_and_the_job_is_completed(lab: Lab, ready: dict[str, object]) -> None:
-    document = lab.eagletui.json("stop", str(ready["run"]), "--grace", "60", timeout=200)
-    assert document["outcome"] == "stopped"
+def test_a_stop_by_keyboard_drains_it_and_the_job_is_completed(lab: Lab, ready: dict[str, object]) -> None:
+    lab.screen.keys("S")
+    lab.screen.wait_for(r"Stop .*\?", 20)
+    lab.screen.keys("Tab", "Enter")
+    lab.screen.wait_for(r"STOPPED\s+aa-two", 120)
     ended = lab.slurm.wait(str(ready["job"]["job_id"]))
     assert (ended["JobState"], ended["ExitCode"]) == ("COMPLETED", "0:0")
     assert lab.sglang.processes() == []

@@ -3,7 +3,7 @@
 
 It stands for an interpreter: with `-m sglang.launch_server …` it is that server, anything else runs on the real one. Rank 0
 listens at --dist-init-addr, the others connect there and end when it closes. In: FAIL (a rank that ends with an error once it is up), DIE (a rank that is killed
-then), IGNORE_TERM, WORKER (a child that outlives it), HOG (rank 0 takes 300 MiB).
+then), DEAF (rank 0 serves nobody), IGNORE_TERM, WORKER (a child that outlives it), HOG (rank 0 takes 300 MiB).
 """
 
 import os
@@ -56,6 +56,8 @@ def drain(*_: object) -> None:
 
 
 signal.signal(signal.SIGTERM, drain)
+if rank == 0 and not os.environ.get("DEAF"):
+    serves = socket.create_server((flag("--host", "127.0.0.1"), int(flag("--port", "30000"))))
 if os.environ.get("WORKER"):
     subprocess.Popen(["sleep", "1000"], start_new_session=True)
 meeting = meet()

@@ -1231,7 +1231,10 @@ er_port() { # port [id] : who listens there, and whether it is a process of that
   printf 'me\t%s\n' "$ER_UID"
   er_scan
   M=
-  if [ -n "${2-}" ] && er_find "$2" && er_load "$D"; then er_members "$2"; fi
+  if [ -n "${2-}" ]; then
+    er_find "$2" # what is not here, as a job on its node, is known by its mark alone
+    if er_load "$D" || [ -z "$D" ]; then er_members "$2"; fi
+  fi
   printf 'ours\t%s\t%s\n' "${2:--}" "${M# }"
   _mine=
   for _e in $M; do _mine="$_mine ${_e%%:*}"; done

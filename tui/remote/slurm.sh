@@ -118,6 +118,22 @@ sl_settle() { # dir id job : writes Slurm's last words of a job that is over, on
   sl_last "$1" "sacct|$_told"
 }
 
+sl_ended() { # dir id job : as sl_settle; a launch in an allocation that is held ends before that does
+  sl_get "$1/held"
+  HELD=$GOT
+  [ -n "$HELD" ] || { sl_settle "$@"; return; }
+  [ ! -s "$1/slurm" ] || return 0
+  sl_get "$1/exit"
+  _ended=$GOT _state=
+  # What was told that its time is up, or ended badly, may have ended with the whole: Slurm is asked.
+  if [ -z "$_ended" ] || [ -s "$1/term" ] || [ "${_ended%% *}" != 0 ]; then
+    ! sl_settle "$1" "$HELD" "$3" || return 0
+    [ -n "$_ended" ] && [ ! -s "$1/term" ] && [ "${_state%% *}" = RUNNING ] || return 1
+  fi
+  sl_get "$1/nodes"
+  sl_last "$1" "held|$_ended|$GOT"
+}
+
 sl_dirs() { # DIRS: directories of runs, the newest first, a line each
   set +f
   if [ "$CLUSTER" = - ]; then DIRS=$(ls -1td "$ROOT"/*/runs/*/ 2>/dev/null | head -n 200)
@@ -140,8 +156,8 @@ sl_run() { # dir asked : what the files say
       # Of a job that waits or runs its line says all there is.
       _word=
       if sl_line_of "$JOB"; then _word=${LINE#*"$U"} _word=${_word%%"$U"*}; fi
-      if [ -z "$_word" ] || sl_over "$_word"; then sl_settle "$D" "$ID" "$JOB"; fi
-    elif [ -n "$_exit" ]; then sl_settle "$D" "$ID" "$JOB"
+      if [ -z "$_word" ] || [ -n "$_exit" ] || sl_over "$_word"; then sl_ended "$D" "$ID" "$JOB"; fi
+    elif [ -n "$_exit" ]; then sl_ended "$D" "$ID" "$JOB"
     fi
   fi
   set -- "$ID" "$D" "$JOB" "$_exit"
@@ -189,12 +205,20 @@ sl_look() { # cluster ask|files known... : jobs and runs; cmd.json of the runs t
 # Submitting: who makes `submitting` sends; everybody else waits for its answer. An answer that was lost is looked for in
 # the queue before anything is sent again.
 
-sl_submit() { # id ranks option... ; JOB_SCRIPT, JOB_COMMAND, JOB_SECRET, JOB_ARGS are set
+sl_away() { # text : whether it says that the controller was not reached
+  case $1 in *"contact slurm controller"*|*"timed out"*|*"onnection refused"*|*"Zero Bytes"*|*"standby mode"*) return 0 ;; esac
+  return 1
+}
+
+sl_no_controller() { # text
+  sl_say error no-controller "$(sl_words "$1")"
+  exit 1
+}
+
+sl_submit() { # id ranks [allocation] ; JOB_SCRIPT, JOB_COMMAND, JOB_SECRET, JOB_ARGS are set
   sl_cluster -
-  [ "$CLUSTER" != - ] || { sl_say error no-controller "$(sl_words "$(scontrol ping 2>&1)")"; exit 1; }
-  ID=$1
-  _ranks=$2
-  shift 2
+  [ "$CLUSTER" != - ] || sl_no_controller "$(scontrol ping 2>&1)"
+  ID=$1 _ranks=$2 INTO=${3-}
   D=$ROOT/$CLUSTER/runs/$ID
   mkdir -p "$D" 2>/dev/null && chmod 700 "$D" && [ -w "$D" ] || { sl_say error no-state-dir "$D"; exit 1; }
   if mkdir "$D/submitting" 2>/dev/null; then sl_files "$_ranks" && sl_send
@@ -218,6 +242,7 @@ sl_files() { # ranks : what the job reads, its script last
 }
 
 sl_send() { # JOB, or the end
+  [ -z "$INTO" ] || { sl_hand_over; return; }
   _said=$(sbatch --parsable --output="$D/batch.log" --chdir="$D" "$D/job.sh" "$D" 2>&1)
   _rc=$?
   JOB=$(printf '%s\n' "$_said" | sed -n 's/^\([0-9][0-9]*\)\(;.*\)\{0,1\}$/\1/p' | sed -n '$p')
@@ -228,7 +253,9 @@ sl_send() { # JOB, or the end
   # No number: it may be in the queue all the same.
   sl_found && return 0
   # A job that comes up after all finds no directory to make its claim in.
+  case $_said in *"connect failure"*) SENT=refused ;; esac # nothing has left this host
   [ "$SENT" = unknown ] || rm -rf "$D"
+  [ "$SENT" = unknown ] || ! sl_away "$_said" || sl_no_controller "$_said"
   sl_say error "$SENT" "$(sl_words "$_said")"
   exit 1
 }
@@ -263,8 +290,79 @@ sl_await_job() { # JOB, as whoever sends it writes it down
 
 sl_test() { # JOB_SCRIPT is set: whether and when it could start
   _said=$(printf '%s\n' "$JOB_SCRIPT" | SLURM_TIME_FORMAT=standard sbatch --test-only 2>&1)
-  sl_say test "$?" "$(sl_words "$_said")"
+  _rc=$?
+  [ "$_rc" = 0 ] || ! sl_away "$_said" || sl_no_controller "$_said"
+  sl_say test "$_rc" "$(sl_words "$_said")"
   sl_say end
+}
+
+# Holding: a job that only waits, and starts in itself what is put into its `next`. It ends once `release` is there, which
+# it writes itself where `alive` has not changed for too long.
+
+sl_held_by() { # name : D, ID: the newest allocation of this name, or the next one where none has room; fails where there is none
+  _n=1
+  while D=$ROOT/$CLUSTER/holds/$1-$_n ID=$1-$_n && [ -d "$D" ]; do
+    sl_get "$D/job"
+    JOB=$GOT
+    if [ ! -e "$D/release" ]; then
+      [ -n "$JOB" ] || return 0
+      if sl_line_of "$JOB"; then
+        _word=${LINE#*"$U"}
+        case ${_word%%"$U"*} in PENDING|CONFIGURING|RUNNING) return 0 ;; esac
+      fi
+    fi
+    _n=$((_n + 1))
+  done
+  return 1
+}
+
+sl_hold() { # name ; JOB_SCRIPT is set, with @N@ for the number: its allocation, submitted where there is none
+  sl_cluster -
+  [ "$CLUSTER" != - ] && sl_queue || sl_no_controller "$(scontrol ping 2>&1)"
+  INTO=
+  sl_held_by "$1" || :
+  if [ ! -s "$D/job" ]; then
+    JOB_SCRIPT=$(printf '%s\n' "$JOB_SCRIPT" | sed "s/@N@/$_n/g")
+    mkdir -p "$D/next" 2>/dev/null && chmod 700 "$D" && sl_put "$D/alive" "$(date +%s)" &&
+      sl_put "$D/job.sh" "$JOB_SCRIPT" || { sl_say error no-state-dir "$D"; exit 1; }
+    if mkdir "$D/submitting" 2>/dev/null; then sl_send
+    else sl_await_job || sl_found || sl_send
+    fi
+    sl_queue || QUEUE=
+  fi
+  sl_put "$D/alive" "$(date +%s)"
+  sl_line_of "$JOB" || LINE=$JOB
+  sl_say held "$ID" "$([ -e "$D/used" ] && echo used)"
+  sl_say job "$LINE"
+  sl_say end
+}
+
+sl_keep() { # cluster name : whoever drives it lives
+  sl_cluster "$1"
+  D=$(set +f; ls -1td "$ROOT/$CLUSTER/holds/$2"-*/ 2>/dev/null | head -n 1)
+  [ -z "$D" ] || sl_put "${D%/}/alive" "$(date +%s)"
+  sl_say end
+}
+
+sl_release() { # cluster name : all of this name; what waits is cancelled, what runs ends by itself
+  sl_cluster "$1"
+  set +f
+  for D in "$ROOT/$CLUSTER/holds/$2"-*/; do
+    D=${D%/}
+    [ -d "$D" ] || continue
+    [ ! -e "$D/release" ] || continue
+    sl_put "$D/release" "$(date +%s)"
+    sl_get "$D/job"
+    [ -z "$GOT" ] || scancel --state=PENDING "$GOT" 2>/dev/null
+  done
+  sl_say end
+}
+
+sl_hand_over() { # JOB: that of the allocation INTO, which starts it
+  sl_get "$ROOT/$CLUSTER/holds/$INTO/job"
+  JOB=$GOT
+  [ -n "$JOB" ] && sl_put "$D/held" "$INTO" && sl_put "$D/../../holds/$INTO/next/$ID" "$D" && sl_put "$D/job" "$JOB" ||
+    { sl_say error write-failed "$D"; exit 1; }
 }
 
 # Stopping: rank 0's main process, time to drain, then the whole job. It goes on here whatever happens to the link.
@@ -283,6 +381,11 @@ sl_stop() { # cluster id grace who
   if [ -z "$JOB" ] && ! { sl_queue && sl_job_by_id "$ID"; }; then sl_say error not-submitted "$ID"; exit 1; fi
   # Who carries it out may have been killed, or its host restarted: then another does.
   sl_get "$D/stopping/by"
+  if [ -z "$GOT" ] && [ -d "$D/stopping" ]; then # or before it could say who it is
+    sleep 3
+    sl_get "$D/stopping/by"
+    [ -n "$GOT" ] || rm -rf "$D/stopping"
+  fi
   if [ "${GOT#* }" = "$(uname -n)" ] && ! grep -aqs 'sl_main end' "/proc/${GOT%% *}/cmdline"; then rm -rf "$D/stopping"; fi
   if [ ! -s "$D/slurm" ] && mkdir "$D/stopping" 2>/dev/null; then
     sl_put "$D/stop" "requested $(date +%s) $4"
@@ -294,6 +397,15 @@ sl_stop() { # cluster id grace who
     fi
   fi
   sl_look "$CLUSTER" files
+}
+
+sl_cancel() { # the job; of a launch in an allocation that is held its steps, or that it ever begins there
+  sl_get "$D/held"
+  if [ -z "$GOT" ]; then scancel "$JOB"
+  elif rm -f "$D/../../holds/$GOT/next/$ID" && mkdir "$D/claim" 2>/dev/null; then sl_put "$D/exit" "143 $(date +%s)"
+  else
+    for _step in $(squeue -h -s -j "$JOB" -o '%i %j' | sed -n "s/ eagletui-$ID\$//p"); do scancel "$_step"; done
+  fi
 }
 
 sl_step() { sl_put "$D/stop" "$1 $(date +%s) $2"; }
@@ -312,14 +424,14 @@ sl_end() { # dir id job grace who
   fi
   if [ ! -s "$D/exit" ]; then
     sl_step kill "$2"
-    scancel "$JOB"
+    sl_cancel
   fi
   _tries=0
-  until sl_settle "$D" "$ID" "$JOB"; do
+  until sl_ended "$D" "$ID" "$JOB"; do
     sleep 1
     _tries=$((_tries + 1))
     # An answer that did not come, or a job that was not to be moved: asked again, then said.
-    [ $((_tries % 20)) != 0 ] || scancel "$JOB"
+    [ $((_tries % 20)) != 0 ] || sl_cancel
     [ "$_tries" -lt 120 ] || { sl_step stuck "$2"; rm -rf "$D/stopping"; return; }
   done
   scancel --name="eagletui-$ID" --user="$(id -un)" 2>/dev/null # another job of this launch, whose answer was lost

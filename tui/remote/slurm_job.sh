@@ -39,7 +39,9 @@ put nodes "$SLURM_JOB_NODELIST"
 put begun "$(stamp)"
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
 address=$(scontrol -o show node "$head" 2>/dev/null | sed -n 's/.* NodeAddr=\([^ ]*\) .*/\1/p')
-export EAGLETUI_HEAD="${address:-$head}:@PORT@"
+port=@PORT@
+@FREE@
+export EAGLETUI_HEAD="${address:-$head}:$port"
 [ -z "${SLURM_CPUS_PER_TASK-}" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
 
 # Rank 0's main process alone is told: it drains and tells the others. A signal to every process looks like a crash.
@@ -48,7 +50,7 @@ drain() {
   srun --quiet --overlap --jobid="$SLURM_JOB_ID" -N1 -n1 -w "$head" /bin/sh -c 'read -r _ pid _ <"$1" && kill -TERM "$pid"' sh "$run/node.0"
 }
 trap drain TERM
-srun --kill-on-bad-exit=1 --output="$run/log.%n" --open-mode=append @SRUN@ /bin/sh "$run/job.sh" "$run" rank &
+srun --kill-on-bad-exit=1 --job-name=eagletui-@ID@ --output="$run/log.%n" --open-mode=append @SRUN@ /bin/sh "$run/job.sh" "$run" rank &
 await $!
 trap '' TERM
 # What outlived the server would keep its memory: it goes while the nodes are still ours.

@@ -16,8 +16,8 @@ def test_every_key_has_a_default(folder) -> None:
 
 def test_a_child_and_a_set_change_a_key_of_the_base(folder) -> None:
     directory = folder(base=BASE + '[slurm]\nnodes = 2\ntime = "1:00:00"\n', child=CHILD + '[slurm]\nqos = "high"\n')
-    child = load_launch("child", [directory], ["slurm.nodes=4", "slurm.time=30"])
-    assert child.slurm == SlurmTable(nodes=4, time="30", qos="high")
+    child = load_launch("child", [directory], ["slurm.nodes=4", "slurm.time=30", "slurm.hold=true"])
+    assert child.slurm == SlurmTable(nodes=4, time="30", qos="high", hold=True)
     assert {line.key for line in profile_difference(load_launch("base", [directory]), child)} >= {"slurm.qos"}
 
 

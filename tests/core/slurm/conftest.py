@@ -50,7 +50,7 @@ class Lab:
     def profile(self, env: dict[str, str] | None = None, **table: object) -> LaunchProfile:
         """A server over two nodes with a GPU each, unless the table says otherwise."""
         slurm = SlurmTable(**{"nodes": 2, "gpus_per_node": 1, "time": "30", "dist_port": free_port(), **table})  # type: ignore[arg-type]
-        args = {"model-path": "/models/tiny-llama", "tp-size": slurm.nodes}
+        args = {"model-path": "/models/tiny-llama", "tp-size": slurm.nodes, "port": free_port()}
         return LaunchProfile("two", Path("two.toml"), slurm=slurm, args=args, env=env or {})
 
     async def plan(self, profile: LaunchProfile) -> GroupPlan:

@@ -65,7 +65,8 @@ async def test_a_node_that_fails(lab: Lab) -> None:
     state = await lab.end(group)
     lab.slurm.start_node("n2")
     assert (state.outcome, job_of(state).end, cause_of(state)) == (Outcome.CRASHED, JobEnd.NODE_FAILURE, "node_failure")
-    assert (job_of(state).failed_nodes or "").startswith("n2 down")
+    # A node whose last answer comes late is back before anybody asks; srun has named it.
+    assert (job_of(state).failed_nodes or "").split()[0] == "n2"
 
 
 async def test_preemption_is_told_from_a_failure(lab: Lab) -> None:

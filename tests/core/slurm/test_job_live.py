@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.core.slurm.conftest import Lab, run_of
-from tui.core.errors import EagletuiError
+from tui.core.errors import EagletuiError, HostError, Slug
 from tui.core.groups.jobs import group_for, job_launch
 from tui.core.groups.session import GroupPlan
 from tui.core.model.job import JobState
@@ -85,7 +86,7 @@ async def test_an_answer_of_sbatch_that_is_lost_is_looked_for(
         await lab.until(group, Outcome.READY)
         assert len(lab.slurm("squeue", "-h", "-o", "%i").split()) == 1
     else:
-        with pytest.raises(EagletuiError, match=r"Slurm refused the job: .*Socket timed out"):
+        with pytest.raises(EagletuiError, match=r"does not answer; nothing was submitted: .*Socket timed out"):
             await lab.launch()
         assert lab.slurm("squeue", "-h") == ""
 
@@ -215,3 +216,68 @@ async def test_without_slurm_it_is_said(lab: Lab, monkeypatch: pytest.MonkeyPatc
         patch.setenv("PATH", str(tmp_path))
         with pytest.raises(EagletuiError, match="there is no Slurm: squeue is not on the PATH"):
             await lab.plan(lab.profile())
+
+
+async def test_a_server_that_says_it_is_ready_and_serves_nobody_is_not_ready(lab: Lab) -> None:
+    """Rank 0's log alone says little: who listens is asked on its node."""
+    group = await lab.launch({"DEAF": "1"})
+    # A watch that begins now asks before it is settled.
+    while (seen := (await lab.until(group, Outcome.STARTING)).members[0].state) is None or not seen.startup.fired_up:
+        pass
+    assert (await lab.until(group, Outcome.STARTING, Outcome.READY)).outcome is Outcome.STARTING
+    await lab.stop(group)
+
+
+async def test_a_node_that_lets_nobody_in_is_ready_by_its_log(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    srun = tmp_path / "bin/srun"
+    srun.parent.mkdir()
+    srun.write_text("#!/bin/sh\necho 'srun: error: Access/permission denied' >&2\nexit 1\n")
+    srun.chmod(0o755)
+    group = await lab.launch()
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{srun.parent}:{os.environ['PATH']}")
+        await lab.until(group, Outcome.READY)
+    await lab.stop(group)
+
+
+async def test_a_controller_that_is_away_at_launch_is_no_refusal(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is away all the time, or comes back right after: nothing was submitted, and it may be tried again."""
+    profile = lab.profile()
+    group = group_for(profile, "login")
+    plan = GroupPlan(group, (), (), job_launch(profile, lab.session.entry, group))
+    sbatch = tmp_path / "bin/sbatch"
+    sbatch.parent.mkdir()
+    sbatch.write_text(
+        "#!/bin/sh\necho 'sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect "
+        "failure)' >&2\nexit 1\n"
+    )
+    sbatch.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{sbatch.parent}:{os.environ['PATH']}")
+        (finding,) = (await lab.plan(profile)).findings
+        assert (finding.level, "does not answer" in finding.text) == ("warn", True)
+        with pytest.raises(HostError, match="controller does not answer; nothing was submitted") as raised:
+            await lab.submitted(plan)
+        assert raised.value.slug == Slug.NO_ANSWER
+    assert not lab.files(group).exists()
+    number = await lab.submitted(plan)  # of the same id
+    assert lab.slurm("squeue", "-h", "-o", "%i").split() == [number]
+    await lab.stop(group)
+
+
+async def test_a_port_that_is_taken_on_the_node_is_not_where_the_ranks_meet(lab: Lab) -> None:
+    first = await lab.launch(dist_port=None)
+    number = await lab.submitted(await lab.plan(lab.profile()))
+    await lab.until(first, Outcome.READY)
+    taken = 20000 + (int(number) + 1) % 10000
+    with socket.create_server(("127.0.0.1", taken)):
+        group = await lab.launch(dist_port=None)
+        state = await lab.until(group, Outcome.READY)
+    pid = run_of(state).pid
+    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    assert words[words.index("--dist-init-addr") + 1].endswith(f":{taken + 1}")
+    lab.slurm.end_jobs()

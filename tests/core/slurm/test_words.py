@@ -118,6 +118,28 @@ def test_a_node_that_failed_is_named() -> None:
     assert job_at_end(text, "6", "x").failed_nodes == "n2 down* Not responding"
 
 
+def test_a_node_that_is_back_already_is_named_by_srun() -> None:
+    text = END.format("NODE_FAIL", "NodeDown", "0:15", "") + " DownNodes="
+    said = "srun: error: Node failure on n2 srun: error: Slurm job 6 has expired"
+    assert job_at_end(text, "6", "x", said=said).failed_nodes == "n2"
+    assert job_at_end(text, "6", "x", said="srun: error: Slurm job 6 has expired").failed_nodes is None
+
+
+@pytest.mark.parametrize(
+    ("ended", "said", "end", "code"),
+    [
+        ("0 1796082368.846186568", None, JobEnd.COMPLETED, 0),
+        ("137 1796082368", None, JobEnd.FAILED, 137),
+        ("137 1796082368", "error: Exceeded job memory limit", JobEnd.OUT_OF_MEMORY, 137),
+        ("x", None, JobEnd.FAILED, None),
+    ],
+)
+def test_a_launch_that_ends_before_its_allocation(ended: str, said: str | None, end: JobEnd, code: int | None) -> None:
+    job = job_at_end(f"held|{ended}|n[1-2]", "6", "x", said=said)
+    assert (job.state, job.end, job.exit_code, job.nodes) == (JobState.OVER, end, code, "n[1-2]")
+    assert job.ends_s == (1796082368.0 if code is not None else None)
+
+
 @pytest.mark.parametrize(
     ("accounts", "exit_code", "end", "by"),
     [

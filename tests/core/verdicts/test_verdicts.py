@@ -47,6 +47,33 @@ def b(arm):
     return arm("B", ABBAAB[1], B_RUNS)
 
 
+# ---- nodes of a cluster ------------------------------------------------------------------------------------------------
+
+
+def on(side: Side, *nodes: tuple[str, ...]) -> Side:
+    """The same, its launches on these nodes, a launch each."""
+    launches = dict.fromkeys(result.server.run_id for result in side.results)
+    where = dict(zip(launches, nodes, strict=True))
+    moved = (replace(r, server=replace(r.server, nodes=where[r.server.run_id])) for r in side.results)
+    return replace(side, results=tuple(moved))
+
+
+def test_a_pair_on_different_nodes_is_a_screening_and_says_so(a, b):
+    n1, n2, both = ("n1",), ("n2",), ("n1", "n2")
+    same = compare(on(a, n1, n2, n1), on(b, n1, n2, n1), noise=QUIET)
+    assert (same.level, same.verdict) == ("L2", "faster")  # from pair to pair they may change
+    assert compare(on(a, n1, n1, n1), on(b, both, both, both), noise=QUIET).level == "L2"  # one arm has two
+    moved = compare(on(a, n1, n1, n1), on(b, n1, n2, n1), noise=QUIET)
+    assert (moved.level, moved.verdict) == ("L1", "looks_faster")
+    assert "3 launch pairs on different nodes — screening only" in moved.text
+    assert moved.reasons[0] == (
+        "the launches of 1 of 3 pairs ran on different nodes (A n1, B n2): a difference between nodes would look like an effect; "
+        "hold = true in [slurm] keeps an experiment on the same"
+    )
+    unclear = compare(on(a, n1, n1, n1), on(b, n2, n2, n2))  # without the noise of the host
+    assert unclear.text.endswith("Confirm with 3 pairs on the same nodes")
+
+
 # ---- three pairs in interleaved order ----------------------------------------------------------------------------------
 
 

@@ -192,6 +192,7 @@ def _server(session: HostSession, measured: Target, seen: Seen, known: Mapping[s
     facts = known[session.entry.name]
     run, part = measured.run, measured.speaks
     ours = run is not None and run.profile is not None
+    job = run is not None and run.job is not None
     sets = run.extra.get("sets") if run else None
     names = facts.gpu_names
     return MeasuredServer(
@@ -208,6 +209,7 @@ def _server(session: HostSession, measured: Target, seen: Seen, known: Mapping[s
         gpus=tuple(names[index] for index in measured.gpus if index < len(names)),
         driver=facts.driver,
         members=_members(measured, known),
+        nodes=measured.group.hosts if job and measured.group is not None else (),
     )
 
 

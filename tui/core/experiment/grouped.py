@@ -43,8 +43,11 @@ class LaunchedGroup:
 async def find(groups: GroupSession, group_id: str, tell: Tell) -> LaunchedGroup | None:
     """One of our groups as it is now, None where no host knows it; a host that cannot be asked is waited for."""
 
+    async def look(session: HostSession) -> tuple[Run, ...]:
+        return (*await control.list_runs(session.transport), *await session.ranks())
+
     async def runs_of(session: HostSession) -> tuple[Run, ...]:
-        return await patiently(session.transport, lambda: control.list_runs(session.transport), tell)
+        return await patiently(session.transport, lambda: look(session), tell)
 
     answers = await asyncio.gather(*map(runs_of, groups.sessions.values()))
     for found in groups_among(run for runs in answers for run in runs if run.state is not RunState.STAGED):
@@ -83,11 +86,14 @@ async def until_ready(
         async for update in updates:
             last = update.state
             now = loop.time()
-            left_s -= 0.0 if any(one.link_lost for one in last.members) else now - seen_at
+            queued = last.outcome is Outcome.QUEUED  # which takes as long as it takes
+            left_s -= 0.0 if queued or any(one.link_lost for one in last.members) else now - seen_at
             seen_at = now
             yield last
             if last.outcome is Outcome.READY:
                 return
+            if queued and last.job is not None and last.job.never is not None:
+                raise LaunchFailed(Failure("never_runs", last.job.never, str(last.phase)))
             if left_s <= 0 and last.failed is None:
                 why = last.waits_for or last.phase.replace("_", " ")
                 raise LaunchFailed(Failure("timeout", f"not ready after {timeout_s:g} s: {why}", str(last.phase)))

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tui.core.bench import target
@@ -43,6 +43,7 @@ class Site:
     host: str  # where a member, or a server, goes that names none
     groups: GroupSession  # sessions with the hosts of the arm, and no others
     everywhere: GroupSession  # with those of all arms: a group that is in the way may be on any
+    into: str | None = None  # the allocation of Slurm that is held for it
 
     @classmethod
     def of(cls, everywhere: GroupSession, profile: LaunchProfile, sets: Mapping[str, object], host: str) -> "Site":
@@ -65,7 +66,10 @@ class Site:
 
     async def group_plan(self, group_id: str | None = None) -> GroupPlan:
         """The same of a group, which may be given its id."""
-        return await planning.plan(self.groups, self.profile, self.host, self.sets, group_id)
+        plan = await planning.plan(self.groups, self.profile, self.host, self.sets, group_id)
+        if self.into is None or plan.job is None:
+            return plan
+        return replace(plan, job=replace(plan.job, request=replace(plan.job.request, into=self.into)))
 
     async def patiently(self, call: Callable[[], Awaitable[T]], tell: Tell | None = None) -> T:
         """As `retry.patiently`, over the links to all its hosts: the one that is down is waited for."""
@@ -172,7 +176,8 @@ async def until_ready(site: Site, server: Launched) -> AsyncGenerator[Start, Non
         async with aclosing(grouped.until_ready(site.groups, server, timeout_s)) as states:
             async for seen in states:
                 lost = dict.fromkeys(one.member.host for one in seen.members if one.link_lost)
-                told = _waits(*lost) if lost else seen.waits_for
+                queued = seen.job.waits if seen.outcome is Outcome.QUEUED and seen.job is not None else None
+                told = _waits(*lost) if lost else queued or seen.waits_for
                 yield Start(str(seen.phase), None, told, seen.ready_after_s)
         return
     async with aclosing(_ready(site.home, server, timeout_s)) as states:

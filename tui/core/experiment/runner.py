@@ -21,6 +21,7 @@ from tui.core.experiment import elsewhere, launching
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.ahead import ArmAhead, arms_ahead, refused
 from tui.core.experiment.failure import Failure, LaunchFailed
+from tui.core.experiment.holding import Holding
 from tui.core.experiment.launching import Launched, Site
 from tui.core.experiment.lease import GpuLease
 from tui.core.experiment.overrides import Overrides
@@ -189,7 +190,7 @@ class ExperimentRunner:
             judge: raises where the pre-flight of the arms is reason not to begin.
             write: stores the record after every step.
 
-        Raises HostError where a session is missing.
+        Raises HostError where a session is missing, UsageError where one allocation is to be held for arms that differ.
         """
         self.record = record
         self._judge_ahead = judge
@@ -197,6 +198,7 @@ class ExperimentRunner:
         self.sites = {  # by letter
             arm.letter: Site.of(hosts, launches[arm.letter], dict(arm.sets), record.host) for arm in profile.arms
         }
+        self._holding = Holding(record.experiment_id, self.sites)
         self._results = {one.result_id: one for one in store.read_all() if one.experiment == record.experiment_id}
         usual = planning.usual_start
         self._usual = {k: usual(one.profile, one.host, public_sets(one.sets)) for k, one in self.sites.items()}
@@ -298,6 +300,11 @@ class ExperimentRunner:
         """Whether this launch would exceed the budget, or at the beginning of a pair, the pair would."""
         if self.record.profile.budget_h is None:
             return False
+        kept = (confirmation_s(self.record, self._usual) or 0.0) if cell.rung is not None else 0.0
+        return self.record.spent_s + self._together_s(cell) + kept > self.record.profile.budget_h * 3600
+
+    def _together_s(self, cell: Cell) -> float:
+        """What this launch takes, at the beginning of a pair what the pair does."""
         earlier = self.record.cells[: cell.number - 1]
         begins = not any(other.pair == cell.pair and other.status is ArmStatus.MEASURED for other in earlier)
         of_pair = (other for other in self.record.cells if other.pair == cell.pair and not other.over)
@@ -305,9 +312,7 @@ class ExperimentRunner:
         ahead = [other for other in wanted if knocked_out(self.record, other.arm) is None]
         if cell.rung is not None:
             ahead = [cell]
-        needed = sum(launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in ahead)
-        needed += (confirmation_s(self.record, self._usual) or 0.0) if cell.rung is not None else 0.0
-        return self.record.spent_s + needed > self.record.profile.budget_h * 3600
+        return sum(launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in ahead)
 
     def _tell(self, message: str | None) -> None:
         self._message = message
@@ -332,7 +337,8 @@ class ExperimentRunner:
         self._keep(self.record.with_cell(cell))
         return cell
 
-    def _end(self, outcome: str, message: str) -> None:
+    async def _end(self, outcome: str, message: str) -> None:
+        await self._holding.release(self._tell)
         self._keep(replace(self.record, outcome=outcome, message=message, ended_at=_now()))
 
     async def _look_ahead(self) -> None:
@@ -351,19 +357,20 @@ class ExperimentRunner:
         await _until_one_ends(self._work(), self._lease.keep(), served)
 
     async def _work(self) -> None:
-        try:
-            if not self._stopping:
-                took = await self._lease.take(self._tell)
-                self.record = replace(self.record, notes=(*self.record.notes, *took))
-                await self._look_ahead()
-        except BaseException:
-            if experiment_record.read(self.record.experiment_id) is None:  # nothing is there to be resumed
-                async with asyncio.timeout(_GIVE_BACK_S):
-                    await self._lease.give_back()
-            raise
-        self._keep(self.record)
-        await self._launch_all()
-        await self._lease.give_back()
+        async with self._holding.kept():
+            try:
+                if not self._stopping:
+                    took = await self._lease.take(self._tell)
+                    self.record = replace(self.record, notes=(*self.record.notes, *took))
+                    await self._look_ahead()
+            except BaseException:
+                if experiment_record.read(self.record.experiment_id) is None:  # nothing is there to be resumed
+                    async with asyncio.timeout(_GIVE_BACK_S):
+                        await self._lease.give_back()
+                raise
+            self._keep(self.record)
+            await self._launch_all()
+            await self._lease.give_back()
 
     async def _launch_all(self) -> None:
         while (cell := await self._next()) is not None:
@@ -386,7 +393,7 @@ class ExperimentRunner:
             if cell.run_id is None and self._over_budget(cell):
                 hours = self.record.profile.budget_h or 0.0
                 await self._judge(over=True)
-                self._end(
+                await self._end(
                     "budget",
                     f"the budget of {hours:g} h leaves no room for more after {done} of {len(self.record.cells)} launches",
                 )
@@ -396,15 +403,15 @@ class ExperimentRunner:
                 break
             await self._judge()
             if look_decides(self.record):
-                self._end("early", f"decided after {cell.pair} pairs")
+                await self._end("early", f"decided after {cell.pair} pairs")
                 return
         self._stopping = self._last_launch = False
         if cell is not None:
-            self._end("stopped", "stopped")
+            await self._end("stopped", "stopped")
             return
         if self.record.halving:  # what its last rung decided
             await self._judge(over=True)
-        self._end("done", ending(self.record))
+        await self._end("done", ending(self.record))
 
     async def _next(self) -> Cell | None:
         """The next launch; where all are made, the first of those that follow from them."""
@@ -488,6 +495,9 @@ class ExperimentRunner:
         run_id = new_run_id(site.profile.name)
         cell = replace(cell, status=ArmStatus.LAUNCHING, run_id=run_id, started_at=_now())
         cell = self._keep_cell(cell)
+        left = [other for other in self.record.cells[cell.number - 1 :] if not other.over]
+        ahead_s = {other.number: launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in left}
+        site = await self._holding.room_for(site, ahead_s, self._together_s(cell), self._tell)
         return cell, await launching.start(site, run_id, self._tell)
 
     async def _until_ready(self, cell: Cell, run: Launched) -> Cell:

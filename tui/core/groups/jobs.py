@@ -67,7 +67,7 @@ def job_launch(
     public = public_sets(sets or {})
     as_process = request_of(command, profile.name, group.group_id, {"sets": public, "group": group.extra()})
     check(as_process)  # what cannot be passed to a process on a host cannot be passed here
-    options = sbatch_options(table, group.group_id, _gpus_per_node(profile, table))
+    options = options_of(profile, group.group_id)
     request = JobRequest(
         run_id=group.group_id,
         options=options,
@@ -82,6 +82,12 @@ def job_launch(
         for member in group.members
     )
     return JobLaunch(request, tuple(records))
+
+
+def options_of(profile: LaunchProfile, job_id: str) -> tuple[str, ...]:
+    """What Slurm is asked for, an option of sbatch a word; `job_id` names the job."""
+    table = _table(profile)
+    return sbatch_options(table, job_id, _gpus_per_node(profile, table))
 
 
 def _table(profile: LaunchProfile) -> SlurmTable:

@@ -87,6 +87,7 @@ class MeasuredServer:
     driver: str | None = None
     spec: SpecConfig | None = None
     members: tuple[MeasuredMember, ...] = ()  # of a group; what it says of itself is then that of the first decode
+    nodes: tuple[str, ...] = ()  # of a job of Slurm, whose `host` is the login host
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ class SlurmTable:
     mounts: tuple[str, ...] = ()  # HOST:INSIDE
     dist_port: int | None = None  # where rank 0 takes the others in; None: one that follows from the job's number
     options: tuple[str, ...] = ()  # further ones of sbatch
+    hold: bool = False  # an experiment keeps its nodes from launch to launch
 
 
 @dataclass(frozen=True)

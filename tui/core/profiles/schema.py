@@ -68,6 +68,7 @@ class Slurm(_Table):
     mounts: Words | None = None
     dist_port: Port | None = None
     options: Words | None = None
+    hold: bool | None = None
 
 
 class _Member(_Table):

@@ -8,20 +8,23 @@ process of this run; where the process table can't be read, a request with a wor
 import asyncio
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tui.core.errors import EagletuiError
+from tui.core.errors import EagletuiError, Slug
 from tui.core.link.http import request
-from tui.core.link.transport import Transport
-from tui.core.model.group import Role, member_of
+from tui.core.link.scripts import NoShell
+from tui.core.link.transport import LinkState, Transport
+from tui.core.model.group import Role, group_id_of, member_of
 from tui.core.model.run import Run, RunState
 from tui.core.runs.foreign import port_belongs_to
 from tui.core.server.start_times import follows
 from tui.core.sglang.engine import SGLANG
 from tui.core.sglang.state import StartupState
+from tui.core.slurm.inside import place_of, way_into
 
 HTTP_PROBE_PERIOD_S = 2.0
 _TALKING_LOG_PERIOD_S = 15.0
+_STEP_PERIOD_S = 60.0  # between two looks by a step of a job, each of which is a request to the cluster's controller
 _SILENT_LINES = 20  # a log at level info has more lines than this long before its server listens
 
 
@@ -68,7 +71,14 @@ class ReadinessProbe:
         first, self._first_look = self._first_look, None
         if first is not None and ((found := await first) or not by_log):
             return found
-        return await port_belongs_to(self.transport, self.run)
+        # What is asked on a node of a job is a step of that, whose processes have the id of the whole.
+        asked = replace(self.run, run_id=group_id_of(self.run.run_id) or self.run.run_id) if self.run.job else self.run
+        return await port_belongs_to(self._way(), asked)
+
+    def _way(self) -> Transport:
+        """To where the server runs."""
+        place = place_of(self.run)
+        return way_into(self.transport, place) if place is not None else self.transport
 
     def start_over(self) -> None:
         """Another process took the place of the one that was asked about."""
@@ -94,9 +104,6 @@ class ReadinessProbe:
         if follows(self.run):
             self.ready = startup.follower_up
             return self.ready
-        if self.run.job is not None:  # who listens on a node is not asked: each question is a step of the job
-            self.ready = startup.fired_up
-            return self.ready
         by_log = startup.fired_up
         listening = by_log or startup.uvicorn_port is not None
         silent = startup.lines < _SILENT_LINES or self.routes  # log level warning: HTTP and the process table decide
@@ -104,7 +111,7 @@ class ReadinessProbe:
             # Warnings alone can fill a log that has no milestones, so now and then the port is looked at all the same.
             if time.monotonic() < self._look_again_at:
                 return False
-            self._look_again_at = time.monotonic() + self.look_period_s
+            self._look_again_at = time.monotonic() + (_STEP_PERIOD_S if self.run.job else self.look_period_s)
         try:
             if self.listener_is_ours is not True:
                 # Asked at "Uvicorn running" already: when "fired up" comes, the answer is there.
@@ -115,8 +122,14 @@ class ReadinessProbe:
                 return False
             if self.listener_is_ours is None and not await self._canary_in_log():
                 return False
-        except EagletuiError:
-            return False  # the link or the server is not there: asked again at the next tick
+        except EagletuiError as error:
+            # The link or the server is not there: asked again at the next tick. A node that lets nobody in is another
+            # matter: of its server nothing is known but the log.
+            nobody = (
+                isinstance(error, NoShell) and error.slug != Slug.LOST and self.transport.status().state is LinkState.UP
+            )
+            if self.run.job is None or not by_log or not nobody:
+                return False
         self.ready = True
         return True
 
@@ -131,15 +144,15 @@ class ReadinessProbe:
     async def _http_ready(self) -> bool:
         port = self.run.port or 0
         newer, older = SGLANG.endpoints.ready
-        answer = await request(self.transport, "GET", port, newer, timeout_s=5)
+        way = self._way()
+        answer = await request(way, "GET", port, newer, timeout_s=5)
         if answer.status == 404:
-            answer = await request(self.transport, "GET", port, older, timeout_s=25)
+            answer = await request(way, "GET", port, older, timeout_s=25)
         return answer.status == 200
 
     async def _canary_in_log(self) -> bool:
         if not self.canary:
             self.canary = "eagletui-" + secrets.token_hex(6)
-            await request(
-                self.transport, "GET", self.run.port or 0, f"{SGLANG.endpoints.model}?from={self.canary}", timeout_s=5
-            )
+            asked = f"{SGLANG.endpoints.model}?from={self.canary}"
+            await request(self._way(), "GET", self.run.port or 0, asked, timeout_s=5)
         return self.canary_seen

@@ -107,7 +107,8 @@ def _error(host: str, slug: str, detail: str) -> EagletuiError:
             )
         case "no-controller":
             hint = "its controller may be back in a moment: try again"
-            return HostError(f"{host}: Slurm does not answer: {detail}", hint, slug=Slug.NO_ANSWER)
+            said = f"{host}: Slurm's controller does not answer; nothing was submitted: {detail}"
+            return HostError(said, hint, slug=Slug.NO_ANSWER)
         case "no-state-dir" | "write-failed":
             return EagletuiError(
                 f"{host}: the files of the job could not be written to {detail}; nothing was submitted",
@@ -150,7 +151,7 @@ async def submit(transport: Transport, request: JobRequest) -> Answer:
         # JSON strings are YAML strings.
         "JOB_ARGS": "\n".join(f"{name}: {json.dumps(value)}" for name, value in request.secret_args.items()),
     }
-    words = ("submit", request.run_id, str(request.ranks))
+    words = ("submit", request.run_id, str(request.ranks), request.into or "")
     ask = lambda: _call(transport, *words, variables=variables, timeout_s=_SUBMIT_S)  # noqa: E731
     return _answer(await until_answered(transport, ask, _SUBMIT_S))
 
@@ -168,6 +169,35 @@ async def stop(transport: Transport, cluster: str | None, run_id: str, grace_s: 
     """Has the login host stop a job; it goes on by itself. Idempotent."""
     words = ("stop", cluster or "-", run_id, str(max(0, round(grace_s))), requester(who))
     return _answer(await _call(transport, *words, alone=True))
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A job that holds its nodes for launches, as `hold` found or made it."""
+
+    hold_id: str
+    job: Job
+    used: bool  # a launch was put into it before
+
+
+async def hold(transport: Transport, name: str, script: str) -> Allocation:
+    """The allocation of this name that lives, or another; submitted at most once. Raises as `submit`."""
+    ask = lambda: _call(transport, "hold", name, variables={"JOB_SCRIPT": script}, timeout_s=_SUBMIT_S)  # noqa: E731
+    lines = await until_answered(transport, ask, _SUBMIT_S)
+    _, hold_id, used, *_ = [*next(fields for fields in lines if fields[0] == "held"), "", ""]
+    fields = next(fields[1:] for fields in lines if fields[0] == "job")
+    job = job_of_line(fields) or Job(fields[0], JobState.UNKNOWN, "")
+    return Allocation(one_line(hold_id, 120), job, bool(used))
+
+
+async def keep(transport: Transport, name: str) -> None:
+    """Says that the allocation of this name is still wanted; the controller is not asked."""
+    await _call(transport, "keep", "-", name)
+
+
+async def release(transport: Transport, name: str) -> None:
+    """Gives the allocations of this name back; their jobs end by themselves. Idempotent."""
+    await _call(transport, "release", "-", name, alone=True)
 
 
 # Lines to values
@@ -265,17 +295,18 @@ def job_of(files: JobFiles, jobs: Mapping[str, Job], trouble: str | None, *, had
     found = jobs.get(files.job_id)
     if trouble is None and found is not None:
         if found.state is JobState.OVER:  # its last words say more, and are on their way
-            return replace(found, state=JobState.ENDING, end=None, run_id=files.run_id)
+            return replace(found, state=JobState.ENDING, word="COMPLETING", end=None, run_id=files.run_id)
         if files.begun_s is not None and found.state in (JobState.QUEUED, JobState.STARTING):
             if found.state is JobState.QUEUED and had_begun:
                 return replace(found, never=f"it can never run: {_AGAIN}", run_id=files.run_id)
-            return replace(found, state=JobState.RUNNING, reason=None, run_id=files.run_id)  # the files are newer
+            # The files are newer.
+            return replace(found, state=JobState.RUNNING, word="RUNNING", reason=None, run_id=files.run_id)
         return replace(found, run_id=files.run_id)
     why = (
         f"the controller does not answer: {trouble}" if trouble is not None else "Slurm's word of its end is not in yet"
     )
     base = found or Job(files.job_id, JobState.UNKNOWN, "", run_id=files.run_id)
-    return replace(base, state=JobState.UNKNOWN, unknown=why)
+    return replace(base, state=JobState.UNKNOWN, word="", unknown=why)
 
 
 def runs_of(host: str, files: JobFiles, job: Job | None, command: Mapping[str, Any]) -> tuple[Run, ...]:

@@ -5,7 +5,7 @@ Everything that a profile says is one quoted word of the shell, or was checked t
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
 
@@ -20,6 +20,13 @@ NAME = "eagletui-"
 _DRAIN_S = 120  # before the time is up, the server is told to drain
 _SHORTEST_S = 1200  # of less time nothing is taken away
 _PORTS = (20000, 10000)  # where rank 0 takes the others in: from here on, so many
+# A port that is free on the first node, which the batch shell runs on: two jobs may share it.
+_FREE_PORT = (
+    'while grep -qs ":$(printf %04X "$port") [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6; do '
+    "port=$((port + 1)); done"
+)
+HOLD_IDLE_S = 1800  # an allocation that nobody asks for any more is given back after that
+_HOLD_GRACE_S = 60  # for the server that runs in it then
 _NODE_FLAGS = '--nnodes "$SLURM_NNODES" --node-rank "$n" --dist-init-addr "$EAGLETUI_HEAD"'
 
 
@@ -34,6 +41,7 @@ class JobRequest:
     secret: str = ""  # shell text that sets secret variables
     secret_args: dict[str, str] = field(default_factory=dict)
     command: str = ""  # cmd.json
+    into: str | None = None  # the id of an allocation that is held: the launch is a step of that
 
 
 def seconds_of(time: str | None) -> float | None:
@@ -78,11 +86,22 @@ def batch_script(table: SlurmTable, command: LaunchCommand, options: Sequence[st
         "OPTIONS": "\n".join(lines),
         "ID": run_id,
         "PORT": port,
+        "FREE": _FREE_PORT if table.dist_port is None else "",
         "SRUN": " ".join(map(_word, _container_options(table))),
         "RANK": "\n".join(f"  {line}" for line in _rank_lines(table, command)),
     }
-    # In one pass: what is put in is never searched for places.
-    return re.sub("@([A-Z]+)@", lambda place: values[place[1]], program("slurm_job.sh"))
+    return _filled("slurm_job.sh", values)
+
+
+def hold_script(options: Sequence[str], hold_id: str, idle_s: int = HOLD_IDLE_S) -> str:
+    """The script of a job that holds its nodes for one launch after the other."""
+    lines = "\n".join(f"#SBATCH {option}" for option in options)
+    return _filled("slurm_hold.sh", {"OPTIONS": lines, "ID": hold_id, "IDLE": str(idle_s), "GRACE": str(_HOLD_GRACE_S)})
+
+
+def _filled(name: str, values: Mapping[str, str]) -> str:
+    """In one pass: what is put in is never searched for places."""
+    return re.sub("@([A-Z]{2,})@", lambda place: values[place[1]], program(name))
 
 
 def secret_text(command: LaunchCommand) -> str:

@@ -64,8 +64,10 @@ _NEVER = {
     "launch_failed_requeued_held": "its launch failed, and it is held",
 }
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_NODE_FAILED = re.compile(r"\bNode failure on ([\w.\[\],-]+)")  # srun
 _OUT_OF_MEMORY = re.compile(r"exceeded (job |step )?memory limit|oom[-_ ]kill", re.IGNORECASE)
 _FORGOTTEN = "sacct|"
+_HELD = "held|"
 DRAINED_S = 300.0  # the batch script is told this long, at most, before its time is up
 
 
@@ -141,12 +143,15 @@ def job_at_end(
     """A job that is over, by Slurm's last words of it, which the host keeps.
 
     Args:
-        text: a line of `scontrol show job -d -o`, or "sacct|" and a line of sacct, which is empty where it has none.
+        text: a line of `scontrol show job -d -o`, or "sacct|" and a line of sacct, which is empty where it has none; of a
+            launch in an allocation that goes on "held|", how its step ended and when, "|" and the nodes.
         drained_s: when the batch script was told that its end is near.
         exit_code: of the server's step, as the batch script wrote it down.
         said: what srun and the daemons of the nodes wrote into the logs.
     """
     job = Job(job_id, JobState.OVER, "", run_id=run_id, said=said)
+    if text.startswith(_HELD):
+        return _of_held(job, text.removeprefix(_HELD))
     if text.startswith(_FORGOTTEN):
         return _of_accounts(job, text.removeprefix(_FORGOTTEN), drained_s, exit_code)
     values = dict(re.findall(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)", text))
@@ -163,6 +168,8 @@ def job_at_end(
     elif end is JobEnd.FAILED and _OUT_OF_MEMORY.search(said or ""):
         end = JobEnd.OUT_OF_MEMORY  # Slurm's own word for it takes cgroups
     down = text.rpartition(" DownNodes=")[2] if " DownNodes=" in text else ""
+    if not down and end is JobEnd.NODE_FAILURE:  # it may be back by the time that anybody asks
+        down = ", ".join(dict.fromkeys(_NODE_FAILED.findall(said or "")))
     return replace(
         job,
         word=one_line(word, 40),
@@ -176,6 +183,16 @@ def job_at_end(
         exit_code=_exit_code(values.get("ExitCode", "")),
         failed_nodes=one_line(down, 200) or None,
     )
+
+
+def _of_held(job: Job, text: str) -> Job:
+    ended, _, nodes = text.partition("|")
+    code, _, at = ended.partition(" ")
+    exit_code = int(code) if re.fullmatch(r"\d{1,5}", code) else None
+    end = JobEnd.COMPLETED if exit_code == 0 else JobEnd.FAILED
+    if end is JobEnd.FAILED and _OUT_OF_MEMORY.search(job.said or ""):
+        end = JobEnd.OUT_OF_MEMORY
+    return replace(job, end=end, exit_code=exit_code, ends_s=_epoch(at.partition(".")[0]), nodes=_known(nodes))
 
 
 def _of_accounts(job: Job, text: str, drained_s: float | None, exit_code: int | None) -> Job:

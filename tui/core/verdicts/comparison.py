@@ -98,8 +98,8 @@ class Case:
 
     @property
     def level(self) -> str:
-        """L0 a single run on a side, L1 no three launch pairs in interleaved order, L2 those."""
-        if self.n >= PAIRS and self.pairs.interleaved and not self.screening:
+        """L0 a single run on a side, L1 no three launch pairs in interleaved order, each on the same nodes; L2 those."""
+        if self.n >= PAIRS and self.pairs.interleaved and not self.screening and not self.pairs.apart:
             return "L2"
         single = any(sum(len(launch.values) for launch in side) < 2 for side in self.used)
         return "L0" if single else "L1"
@@ -352,6 +352,12 @@ def _limits(case: Case) -> list[str]:
         first = names["AB".index(Counter(pairs.order[::2]).most_common(1)[0][0])]
         times = max(Counter(pairs.order[::2]).values())
         found.append(f"{first} went first in {times} of {case.n} pairs: a steady drift counts as an effect")
+    if pairs.apart:
+        a, b = ((", ".join(sorted(one_line(node, 40) for node in launch.nodes))) for launch in pairs.apart[0])
+        found.append(
+            f"the launches of {len(pairs.apart)} of {count(case.n, 'pair')} ran on different nodes ({names[0]} {a}, {names[1]} {b}): "
+            "a difference between nodes would look like an effect; hold = true in [slurm] keeps an experiment on the same"
+        )
     spare = len(pairs.a) - len(pairs.b)
     if spare and not pairs.experiment and not case.unpaired and case.waiting is None:
         longer = names[0] if spare > 0 else names[1]

@@ -132,7 +132,7 @@ def _screening(case: Case, a: ArmFigure, b: ArmFigure) -> str:
         each = f"{used[0]} launches each" if used[0] == used[1] else f"{used[0]} and {used[1]} launches"
         basis = f"{each}, not interleaved"
     elif case.n > 1:
-        basis = f"{case.n} launch pairs"
+        basis = f"{case.n} launch pairs" + (" on different nodes" if case.pairs.apart else "")
     bound = screening_bound(case.noise, case.runs) if case.noise else None
     own = f"launches of this host differ by up to {percent(bound)} %" if bound is not None else None
     if case.kind is not VerdictKind.INDISTINCT:
@@ -147,7 +147,7 @@ def _screening(case: Case, a: ArmFigure, b: ArmFigure) -> str:
         said += "; no error bar"
     else:
         said += f"; {own or 'restart variance unknown'}"
-    return f"{said}. Confirm with 3 pairs"
+    return f"{said}. Confirm with 3 pairs" + (" on the same nodes" if case.pairs.apart else "")
 
 
 def _unfinished(case: Case, wanted: int) -> str:

@@ -97,6 +97,11 @@ class Launch:
     pair: int | None = None
 
     @property
+    def nodes(self) -> frozenset[str]:
+        """Of a cluster, where it ran; none of a server that is no job."""
+        return frozenset(node for result in self.results for node in result.server.nodes)
+
+    @property
     def datum(self) -> float:
         return statistics.fmean(self.values)
 
@@ -126,6 +131,11 @@ class Pairs:
     experiment: bool = False  # paired by an experiment
     order: str = ""  # ABBA…: who was measured first, pair by pair
     interleaved: bool = False  # each pair was measured before the next one began
+
+    @property
+    def apart(self) -> tuple[Pair, ...]:
+        """Those whose launches ran on different nodes of a cluster; an arm with fewer nodes may have some of the other's."""
+        return tuple((a, b) for a, b in self.pairs if not (a.nodes <= b.nodes or b.nodes <= a.nodes))
 
     @property
     def balanced(self) -> bool:
