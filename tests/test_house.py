@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MODULE_LINES, CLASS_LINES, FUNCTION_LINES = 600, 400, 60
-PRODUCT_LINES = 76_000  # raised on purpose only, by a capability; what a change makes needless goes with it
+PRODUCT_LINES = 88_000  # raised on purpose only, by a capability; what a change makes needless goes with it
 
 # What is longer, and why. An entry that is no longer needed fails too.
 LONGER: dict[str, str] = {}

@@ -188,14 +188,11 @@ def conduct(
     again = one_line(shlex.join((*words, "--host", where, "--resume")))
     if (left_out := experiment_record.FILES.unreadable_words()) is not None:
         say(left_out)
-    look: Callable[[tuple[ArmAhead, ...]], None] = refused
     if resume:
         asked, record = _taken_up(asked, profile_dirs(directory), profile)
     else:
-        if (earlier := experiment_record.unfinished(profile.name, where)) is not None:
-            say(f"an unfinished one of {earlier.started_at} stays as it is; --resume would continue it")
-        record = begin(asked.profile, asked.bench, asked.launches, where, seed, asked.overrides)
-        look = refused if force else refused_plan(asked, record)
+        record = _begun(asked, seed)
+    look = refused if resume or force else refused_plan(asked, record)
 
     def judge(may_end: bool, arms: tuple[ArmAhead, ...]) -> None:
         look(arms)
@@ -221,6 +218,12 @@ def conduct(
         raise Interrupted(
             "interrupted; the server and the measurement on the host keep running", f"continue with: {again}"
         ) from None
+
+
+def _begun(asked: Wanted, seed: int | None) -> ExperimentRecord:
+    if (earlier := experiment_record.unfinished(asked.profile.name, asked.host)) is not None:
+        say(f"an unfinished one of {earlier.started_at} stays as it is; --resume would continue it")
+    return begin(asked.profile, asked.bench, asked.launches, asked.host, seed, asked.overrides)
 
 
 def _taken_up(asked: Wanted, dirs: list[Path], profile: ExperimentProfile) -> tuple[Wanted, ExperimentRecord]:

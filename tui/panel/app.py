@@ -343,7 +343,7 @@ class EagleApp(HostApp):
         """Quits; servers keep running. Asks first what becomes of an experiment that this panel runs."""
         from tui.panel.leaving import question
 
-        if (dialog := question(self)) is None:
+        if (dialog := question(self.hosts, self.screen)) is None:
             await super().action_leave()
             return
 

@@ -371,3 +371,8 @@ def test_noise_of_an_a_a_experiment(record, make_launch):
     hours = 2 * (needed[0.01] or 0) * 600 / 3600
     assert f"{int(hours)} h" in report.text
     assert noise_report(spent, results[:4]) == ()  # two launches say nothing
+
+
+def test_a_launch_that_is_made_again_is_of_the_same_rung() -> None:
+    cell = Cell(3, "C", 1, ArmStatus.RUNNING, run_id="c-1", bench_run_id="b-1", spent_s=12.0, rung=1)
+    assert cell.again == Cell(3, "C", 1, spent_s=12.0, rung=1)

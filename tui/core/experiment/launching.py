@@ -29,6 +29,8 @@ from tui.core.server.session import HostSession
 _EXIT_FOLLOWS_S = 15.0
 _AGAIN_S = 1.0
 _BUSY_TRIES = 5
+_DEATH_S = 20.0  # within which the log of a server says why its client lost it
+_LOOKS = 5  # at a server that was ready and is not seen to be
 
 Launched = Run | LaunchedGroup
 T = TypeVar("T")
@@ -252,3 +254,23 @@ async def end(site: Site, run_ids: Iterable[str | None], tell: Tell) -> None:
     for run_id in run_ids:
         if run_id is not None and (run := await find_server(site, run_id, tell)):
             await stop(site, run, tell)
+
+
+async def begun(site: Site, run: Launched, start: Callable[[], Awaitable[Run]], tell: Tell) -> Run:
+    """The generator's run; on a busy host it may take several looks to see that the server is ready."""
+    for look in range(_LOOKS):
+        try:
+            return await site.patiently(start, tell)
+        except EagletuiError as error:
+            last = look + 1 == _LOOKS
+            if error.slug != Slug.NOT_READY or last or await died(site, run, tell):
+                raise
+            tell(error.message)
+    raise AssertionError("unreachable")
+
+
+async def reason_of(site: Site, run: Launched, error: EagletuiError, tell: Tell) -> Failure:
+    """Why a measurement failed: the server's own end says more than its client's view of it."""
+    patience_s = _DEATH_S if error.slug in (Slug.SERVER_LOST, Slug.UNREACHABLE) else 0.0
+    death = await died(site, run, tell, patience_s)
+    return death or Failure(error.slug, error.message, advice=(str(error.hint),) if error.hint else ())

@@ -58,6 +58,11 @@ class Cell:
     def over(self) -> bool:
         return self.status in (ArmStatus.MEASURED, ArmStatus.FAILED, ArmStatus.SKIPPED)
 
+    @property
+    def again(self) -> "Cell":
+        """A launch that has to be made again; what it spent stays spent."""
+        return Cell(self.number, self.arm, self.pair, spent_s=self.spent_s, rung=self.rung)
+
 
 @dataclass(frozen=True)
 class Dropped:

@@ -8,7 +8,7 @@ that fails is a result: its arm is out when the same would fail again, the other
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from tui.core.errors import EagletuiError, HostError, Slug, UsageError
 from tui.core.experiment import elsewhere, launching
 from tui.core.experiment import record as experiment_record
 from tui.core.experiment.ahead import ArmAhead, arms_ahead, refused
-from tui.core.experiment.failure import Failure, LaunchFailed
+from tui.core.experiment.failure import LaunchFailed
 from tui.core.experiment.holding import Holding
 from tui.core.experiment.launching import Launched, Site
 from tui.core.experiment.lease import GpuLease
@@ -28,7 +28,15 @@ from tui.core.experiment.overrides import Overrides
 from tui.core.experiment.record import Cell, ExperimentRecord
 from tui.core.experiment.screening import cut_short, ending, further
 from tui.core.experiment.so_far import look_decides, measured, verdicts_of, worth_repeating
-from tui.core.experiment.state import UnderWay, confirmation_s, knocked_out, launch_length_s, results_of, state_of
+from tui.core.experiment.state import (
+    UnderWay,
+    confirmation_s,
+    knocked_out,
+    launch_length_s,
+    results_of,
+    state_of,
+    together_s,
+)
 from tui.core.groups import planning
 from tui.core.groups.session import GroupSession
 from tui.core.model.experiment import ArmStatus, ExperimentState
@@ -43,8 +51,6 @@ from tui.core.runs.request import new_run_id
 from tui.core.text import one_line
 
 _BETWEEN_STATES_S = 0.05  # a log that rushes by is no reason for a thousand states
-_DEATH_S = 20.0  # within which the log of a server says why its client lost it
-_LOOKS = 5  # at a server that was ready and is not seen to be
 _GIVE_BACK_S = 5.0
 _REPEATS = 2  # of a bench none of whose runs count at a load
 
@@ -301,18 +307,10 @@ class ExperimentRunner:
         if self.record.profile.budget_h is None:
             return False
         kept = (confirmation_s(self.record, self._usual) or 0.0) if cell.rung is not None else 0.0
-        return self.record.spent_s + self._together_s(cell) + kept > self.record.profile.budget_h * 3600
-
-    def _together_s(self, cell: Cell) -> float:
-        """What this launch takes, at the beginning of a pair what the pair does."""
-        earlier = self.record.cells[: cell.number - 1]
-        begins = not any(other.pair == cell.pair and other.status is ArmStatus.MEASURED for other in earlier)
-        of_pair = (other for other in self.record.cells if other.pair == cell.pair and not other.over)
-        wanted = (other for other in of_pair if begins or other.number == cell.number)
-        ahead = [other for other in wanted if knocked_out(self.record, other.arm) is None]
-        if cell.rung is not None:
-            ahead = [cell]
-        return sum(launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in ahead)
+        return (
+            self.record.spent_s + together_s(self.record, cell, self._usual) + kept
+            > self.record.profile.budget_h * 3600
+        )
 
     def _tell(self, message: str | None) -> None:
         self._message = message
@@ -445,11 +443,7 @@ class ExperimentRunner:
         cell = self._cell(number)
         await launching.end(self.sites[cell.arm], (cell.bench_run_id, cell.run_id), self._tell)
         complete = replace(cell, status=ArmStatus.MEASURED, ended_at=_now())
-        self._keep_cell(complete if self._complete(cell) else self._blank(cell))
-
-    def _blank(self, cell: Cell) -> Cell:
-        """A launch that has to be made again; what it spent stays spent."""
-        return Cell(cell.number, cell.arm, cell.pair, spent_s=cell.spent_s)
+        self._keep_cell(complete if self._complete(cell) else cell.again)
 
     async def _launch_and_measure(self, number: int) -> None:
         cell, run = self._cell(number), None
@@ -488,7 +482,7 @@ class ExperimentRunner:
             return cell, run
         if run is not None:
             await launching.stop(site, run, self._tell)
-        return self._keep_cell(self._blank(cell)), None
+        return self._keep_cell(cell.again), None
 
     async def _launch(self, cell: Cell) -> tuple[Cell, Launched]:
         site = self.sites[cell.arm]
@@ -497,7 +491,7 @@ class ExperimentRunner:
         cell = self._keep_cell(cell)
         left = [other for other in self.record.cells[cell.number - 1 :] if not other.over]
         ahead_s = {other.number: launch_length_s(self.record, other.arm, self._usual) or 0.0 for other in left}
-        site = await self._holding.room_for(site, ahead_s, self._together_s(cell), self._tell)
+        site = await self._holding.room_for(site, ahead_s, together_s(self.record, cell, self._usual), self._tell)
         return cell, await launching.start(site, run_id, self._tell)
 
     async def _until_ready(self, cell: Cell, run: Launched) -> Cell:
@@ -539,7 +533,7 @@ class ExperimentRunner:
             )
 
         try:
-            generator = await self._begun(site, run, start)
+            generator = await launching.begun(site, run, start, self._tell)
             async with aclosing(bench_run.follow_run(site.home, generator, others)) as events:
                 async for event in events:
                     self._tell(None)
@@ -550,31 +544,13 @@ class ExperimentRunner:
         except HostError:
             raise
         except EagletuiError as error:
-            raise LaunchFailed(await self._reason_of(site, run, error)) from None
+            raise LaunchFailed(await launching.reason_of(site, run, error, self._tell)) from None
         return cell
-
-    async def _begun(self, site: Site, run: Launched, start: Callable[[], Awaitable[Run]]) -> Run:
-        """The generator's run; on a busy host it may take several looks to see that the server is ready."""
-        for look in range(_LOOKS):
-            try:
-                return await site.patiently(start, self._tell)
-            except EagletuiError as error:
-                last = look + 1 == _LOOKS
-                if error.slug != Slug.NOT_READY or last or await launching.died(site, run, self._tell):
-                    raise
-                self._tell(error.message)
-        raise AssertionError("unreachable")
 
     def _measured(self, cell: Cell, result: Result) -> Cell:
         self._results[result.result_id] = result
         known = dict.fromkeys((*cell.result_ids, result.result_id))
         return self._keep_cell(replace(cell, result_ids=tuple(known)))
-
-    async def _reason_of(self, site: Site, run: Launched, error: EagletuiError) -> Failure:
-        """Why a measurement failed: the server's own end says more than its client's view of it."""
-        patience_s = _DEATH_S if error.slug in (Slug.SERVER_LOST, Slug.UNREACHABLE) else 0.0
-        death = await launching.died(site, run, self._tell, patience_s)
-        return death or Failure(error.slug, error.message, advice=(str(error.hint),) if error.hint else ())
 
     async def _collect(self, cell: Cell) -> Cell:
         """What a measurement has left that nobody followed to its end; one that did not get there is begun again."""

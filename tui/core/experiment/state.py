@@ -159,6 +159,16 @@ def launch_length_s(record: ExperimentRecord, letter: str, usual: Usual) -> floa
     return usual_length_s(before, record.bench) if before else None
 
 
+def together_s(record: ExperimentRecord, cell: Cell, usual: Usual) -> float:
+    """What this launch takes, at the beginning of a pair what the pair does."""
+    earlier = record.cells[: cell.number - 1]
+    begins = not any(other.pair == cell.pair and other.status is ArmStatus.MEASURED for other in earlier)
+    of_pair = (other for other in record.cells if other.pair == cell.pair and not other.over)
+    wanted = (other for other in of_pair if begins or other.number == cell.number)
+    ahead = [cell] if cell.rung is not None else [one for one in wanted if knocked_out(record, one.arm) is None]
+    return sum(launch_length_s(record, other.arm, usual) or 0.0 for other in ahead)
+
+
 def usual_length_s(start: PhaseHistory, bench: BenchProfile) -> float:
     """How long a launch takes with its measuring, by how long starts took before."""
     return start.median_s + bench_length_s(bench) + STOP_S
