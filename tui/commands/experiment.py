@@ -169,7 +169,7 @@ def conduct(
     words: tuple[str, ...],
     overrides: Overrides | None = None,
     *,
-    ask: bool | None,
+    ask: bool | None = None,
     force: bool = True,
     stop: bool = False,
 ) -> ExperimentRunner:
