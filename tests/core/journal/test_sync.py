@@ -15,10 +15,13 @@ import pytest
 from tests.support.journal_scenes import BEGAN, crash, experiment, launch, ready, result, verdict
 from tui.core.experiment import record as experiment_record
 from tui.core.journal import entries, reading, sources, writing
+from tui.core.journal.markdown import markdown
 from tui.core.journal.model import Entry
+from tui.core.model.profile import BenchProfile, LoadPoint
 from tui.core.model.verdict import VerdictKind
 from tui.core.results import store
 from tui.core.server import launch_records
+from tui.core.tune import record as tunes
 
 
 def said() -> list[str]:
@@ -265,3 +268,31 @@ def test_times_are_of_what_happened():
     writing.sync()
     assert [entry.at for entry in entries.load().entries] == ["2026-11-20T15:02:00Z", "2026-11-20T15:32:00Z"]
     assert BEGAN.year == 2026
+
+
+def test_a_tune_says_each_step_on_its_launch_and_what_was_found():
+    later = sources.later(BEGAN, 60)
+    step = tunes.Step(tunes.Phase.RANGE, "the middle of what is not known", 0.88, tunes.Draft(3, 1, 4))
+    bench = BenchProfile("users", points=(LoadPoint(1),))
+    record = tunes.TuneRecord("tune-1", "eagle3", "gpu1", "tok_s", bench, step.draft, 0.76, None, "EAGLE3", 300, 1)
+    record = replace(record, started_at=BEGAN).with_step(tunes.Taken(1, step, run_id="eagle3-x-abc123"))
+    tunes.write(record)
+    assert writing.sync() == 0  # it is under way
+    over = replace(record.steps[0], status=tunes.Status.DONE, ended_at=BEGAN, kv_tokens=58600)
+    tunes.write(replace(record.with_step(over), outcome="stopped", message="stopped", ended_at=later))
+    assert writing.sync() == 2
+    assert said()[0] == (
+        "tune: tune eagle3, step 1, mem-fraction-static 0.88: starts and serves the longest prompt, 58,600 KV tokens. "
+        "Why: the middle of what is not known"
+    )
+    assert said()[1].startswith("tune: tune eagle3 for tok_s, stopped: ")
+    tunes.write(replace(record.with_step(over), outcome="done", message="done", ended_at=later))
+    assert writing.sync() == 1  # it was resumed, and ended again
+    journal = reading.read("gpu1")
+    assert {ref for note in journal.notes for ref in note.about} >= {
+        "run:eagle3-x-abc123",
+        "profile:eagle3",
+        "host:gpu1",
+    }
+    assert "## Tunes" in markdown(journal)
+    assert "## Notes" not in markdown(journal)

@@ -7,7 +7,18 @@ mentions, references and links, would read (`plain`).
 import re
 from collections.abc import Iterable, Sequence
 
-from tui.core.journal.model import SETTLED, DeadEnd, Environment, Hypothesis, Idea, Journal, Note, RunRow, Status
+from tui.core.journal.model import (
+    ITSELF,
+    SETTLED,
+    DeadEnd,
+    Environment,
+    Hypothesis,
+    Idea,
+    Journal,
+    Note,
+    RunRow,
+    Status,
+)
 from tui.core.journal.words import clock, configured, day, difference_words
 from tui.core.masking.written import mask_text
 from tui.core.model.run import short_id
@@ -70,8 +81,10 @@ def markdown(journal: Journal) -> str:
     if journal.ideas:
         lines += ["## Ideas", "", *map(_idea, journal.ideas), ""]
     shown = {note.entry_id for one in journal.hypotheses for note in one.notes}
-    if others := [note for note in journal.notes if note.entry_id not in shown]:
-        lines += ["## Notes", "", *map(_note, others), ""]
+    others = [note for note in journal.notes if note.entry_id not in shown]
+    for title, own in (("Tunes", True), ("Notes", False)):
+        if found := [note for note in others if (note.by == ITSELF) is own]:
+            lines += [f"## {title}", "", *map(_note, found), ""]
     if journal.runs:
         lines += ["## Runs", "", *runs(journal.runs)]
     return mask_text("\n".join(lines).rstrip() + "\n")

@@ -24,6 +24,7 @@ class Kind(StrEnum):
     RESULT = "result"
     EXPERIMENT = "experiment"  # begun
     VERDICT = "verdict"  # an experiment ended
+    TUNE = "tune"  # a step of a tune, or its end
     NOTE = "note"
     IDEA = "idea"
     HYPOTHESIS = "hypothesis"

@@ -43,7 +43,7 @@ def journal_of(all_entries: Sequence[Entry], host: str | None = None, left_out: 
     """What follows from entries that are in the order of their times."""
     gone = {ref for entry in all_entries if entry.kind == Kind.RETRACT for ref in entry.about}
     kept = [entry for entry in all_entries if entry.id not in gone and entry.kind != Kind.RETRACT]
-    notes = tuple(reversed([_note(entry) for entry in kept if entry.kind == Kind.NOTE]))
+    notes = tuple(reversed([_note(entry) for entry in kept if entry.kind in (Kind.NOTE, Kind.TUNE)]))
     rows = run_rows(kept, notes)
     now = {name: seen for name in {row.host for row in rows} if (seen := _last_seen(name)) is not None}
     found = Journal(

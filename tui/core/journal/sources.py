@@ -1,4 +1,4 @@
-"""What this machine's stores say, as entries: launches, results, experiments. Another store is a line of `SOURCES`."""
+"""What this machine's stores say, as entries: launches, results, experiments, tunes. Another store is a line of `SOURCES`."""
 
 import hashlib
 import json
@@ -22,6 +22,9 @@ from tui.core.server import launch_records
 from tui.core.server.launch_records import LaunchRecord
 from tui.core.sglang.flags import flag_table
 from tui.core.text import epoch_of, one_line
+from tui.core.tune import record as tune_record
+from tui.core.tune.record import Status, TuneRecord
+from tui.core.tune.report import range_words, so_far
 from tui.core.verdicts.sentences import load_words
 
 _ENDS = ("crashed", "lost", "stopped", "finished")  # of a group the first of these that one of its members has
@@ -165,10 +168,29 @@ def tried_of(record: ExperimentRecord) -> Tried:
     )
 
 
+def of_tune(record: TuneRecord) -> Iterator[Entry]:
+    """Each step that is over, on the launch that it made; then what was found."""
+    where = (f"profile:{record.profile}", f"host:{record.host}")
+    for taken in record.steps:
+        if taken.status is Status.RUNNING:
+            continue
+        step, about = taken.step, (f"run:{taken.run_id}",) if taken.run_id else ()
+        if taken.experiment_id and not about:
+            about = (f"experiment:{taken.experiment_id}",)
+        text = f"tune {record.profile}, step {taken.number}, {step.title}: {taken.words}. Why: {step.why}"
+        name = f"{record.tune_id}-{taken.number}"
+        yield replace(_entry(Kind.TUNE, name, taken.ended_at or now(), text), about=(*about, *where))
+    if record.ended_at is not None:
+        said = "; ".join(filter(None, (range_words(record), so_far(record), record.message)))
+        text = f"tune {record.profile} for {record.goal}, {record.outcome}: {one_line(said, 1000)}"
+        yield replace(_entry(Kind.TUNE, record.tune_id, record.ended_at, text), about=where)
+
+
 SOURCES = (
     Source(launch_records.FILES, of_launch),
     Source(store.FILES, of_result),
     Source(experiment_record.FILES, of_experiment),
+    Source(tune_record.FILES, of_tune),
 )
 
 
@@ -178,6 +200,8 @@ def news(entry: Entry) -> object:
         return entry.ended.outcome, entry.ended.cause
     if entry.measured is not None:
         return entry.measured.tok_s, entry.measured.valid
+    if entry.kind == Kind.TUNE:  # one that was resumed ends again
+        return entry.text
     if entry.kind == Kind.VERDICT and entry.tried is not None:
         return entry.tried.outcome, tuple(verdict.text for verdict in entry.tried.verdicts)
     return None
