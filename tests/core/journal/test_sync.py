@@ -271,14 +271,14 @@ def test_times_are_of_what_happened():
 
 
 def test_a_tune_says_each_step_on_its_launch_and_what_was_found():
-    later = sources.later(BEGAN, 60)
+    begun, ended, later = (f"2026-11-01T10:0{minute}:00Z" for minute in range(3))
     step = tunes.Step(tunes.Phase.RANGE, "the middle of what is not known", 0.88, tunes.Draft(3, 1, 4))
     bench = BenchProfile("users", points=(LoadPoint(1),))
     record = tunes.TuneRecord("tune-1", "eagle3", "gpu1", "tok_s", bench, step.draft, 0.76, None, "EAGLE3", 300, 1)
-    record = replace(record, started_at=BEGAN).with_step(tunes.Taken(1, step, run_id="eagle3-x-abc123"))
+    record = replace(record, started_at=begun).with_step(tunes.Taken(1, step, run_id="eagle3-x-abc123"))
     tunes.write(record)
     assert writing.sync() == 0  # it is under way
-    over = replace(record.steps[0], status=tunes.Status.DONE, ended_at=BEGAN, kv_tokens=58600)
+    over = replace(record.steps[0], status=tunes.Status.DONE, ended_at=ended, kv_tokens=58600)
     tunes.write(replace(record.with_step(over), outcome="stopped", message="stopped", ended_at=later))
     assert writing.sync() == 2
     assert said()[0] == (
