@@ -36,7 +36,16 @@ HALF_S = 300.0
 STATUS_PERIOD_S = watcher._STATUS_PERIOD_S
 COMMANDS = ("squeue", "scontrol", "sbatch", "sacct", "sinfo", "scancel", "srun")
 READY = "[2026-11-30 12:00:00] The server is fired up and ready to roll!\n"
-SERVER = "#!/bin/sh\necho '[2026-11-30 12:00:00] server_args=ServerArgs(tp_size=1)' >&2\nexec sleep 100000\n"
+# Ready is what listens on its port too.
+SERVER = f"""#!{sys.executable}
+import os, socket, sys, time
+if "--port" not in sys.argv:
+    os.execv({sys.executable!r}, [{sys.executable!r}, *sys.argv[1:]])
+print("[2026-11-30 12:00:00] server_args=ServerArgs(tp_size=1)", file=sys.stderr, flush=True)
+listener = socket.create_server(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])))
+time.sleep(100000)
+"""
+FIRST_PORT = 21000
 
 
 def counted(directory: Path) -> Path:
@@ -89,8 +98,9 @@ async def watch(slurm: Slurm, jobs: int, faster: float, directory: Path) -> list
     )
     groups = GroupSession({"login": session})
     table = SlurmTable(nodes=1, gpus_per_node=0, time="60")
-    profile = LaunchProfile("one", Path("one.toml"), slurm=table, args={"model-path": "/models/x"})
-    for _ in range(jobs):
+    for number in range(jobs):
+        args = {"model-path": "/models/x", "port": FIRST_PORT + number}
+        profile = LaunchProfile("one", Path("one.toml"), slurm=table, args=args)
         group = group_for(profile, "login")
         launch = job_launch(profile, entry, group)
         async with contextlib.aclosing(groups.launch(GroupPlan(group, (), (), launch))) as progress:

@@ -31,7 +31,7 @@ class Command:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         where = ["--profiles", str(self.home / "profiles")]
-        argv = [sys.executable, "-m", "tui", *where, "experiment", "x", "--host", "demo", "--json", *words]
+        argv = [sys.executable, "-m", "tui", *where, "experiment", "x", "--host", "demo", "--json", "--force", *words]
         self.process = subprocess.Popen(
             argv, cwd=self.home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
