@@ -111,6 +111,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # Tests with the real SGLang are on one worker: two of its servers at a time would only take each other's cores.
 SGLANG = (
     "tests/e2e/test_bench_sglang.py",
+    "tests/e2e/test_chains.py",
     "tests/e2e/test_diagnosis_live.py",
     "tests/e2e/test_nodes.py",
     "tests/e2e/test_panel.py",

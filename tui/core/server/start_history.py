@@ -65,6 +65,9 @@ def record_start(state: ServerState) -> None:
     known = launch_records.read(state.run.run_id)
     if known is None:
         return
+    cause = state.diagnosis.cause if state.diagnosis else None
+    # The first card stays: whoever launched knows the secrets that were given to it, and masks them in the evidence.
+    card = known.card if known.card is not None and known.cause == cause else card_of(state) or known.card
     phases = {str(phase): round(seconds, 1) for phase, seconds in state.phase_took_s.items()}
     startup = state.startup
     with contextlib.suppress(OSError):  # a full disk here must not end the watching
@@ -72,7 +75,7 @@ def record_start(state: ServerState) -> None:
             replace(
                 known,
                 outcome=str(state.outcome),
-                cause=state.diagnosis.cause if state.diagnosis else None,
+                cause=cause,
                 phase=str(state.phase),
                 ready_after_s=state.ready_after_s,
                 phase_took_s=phases if state.ready_after_s is not None else known.phase_took_s,
@@ -81,7 +84,7 @@ def record_start(state: ServerState) -> None:
                 ledger=() if startup.host_memory else tuple(asdict(row) for row in startup.ledger) or known.ledger,
                 mem_fraction=forecast.mem_fraction(startup) or known.mem_fraction,
                 graph_batch=forecast.graph_batch(startup) or known.graph_batch,
-                card=card_of(state) or known.card,
+                card=card,
                 stopped_by=state.run.stop_by or known.stopped_by,
             )
         )
