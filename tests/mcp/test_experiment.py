@@ -24,7 +24,9 @@ def campaign(home):
 
 async def test_it_outlives_the_server_that_began_it(home, campaign):
     async with client(home) as agent:
-        begun = await called(agent, "experiment", name="two")
+        blocked = await called(agent, "experiment", failed=True, name="two")
+        assert "a run counts from 10 s on" in blocked["message"]
+        begun = await called(agent, "experiment", name="two", force=True)
         assert begun["next"] == "call experiment_wait"
         again = await called(agent, "experiment", failed=True, name="two")
         assert again["error"] == "busy"

@@ -266,15 +266,18 @@ async def experiment(
     name: Experimented,
     do: Annotated[str, Field(pattern="^(start|resume|stop_after_launch|stop_now)$")] = "start",
     host: Host = None,
+    force: bool = False,
 ) -> Annotated[CallToolResult, Experiment]:
     """Launches the arms of an experiment alternately, measures and compares them, by a process that outlives this server:
-    then call experiment_wait. resume continues one that was cut off; a stop ends it, whoever began it."""
+    then call experiment_wait. resume continues one that was cut off; a stop ends it, whoever began it. force begins one whose
+    plan can give no verdict."""
     if (no := refused(name, host)) is not None:
         return no
     if do.startswith("stop"):
         answer = await ask("experiment", name, "--stop", do.removeprefix("stop_").replace("_", "-"), *on(host))
     else:
-        answer = await ask("experiment", name, "--detach", *(["--resume"] if do == "resume" else []), *on(host))
+        words = [*(["--resume"] if do == "resume" else []), *(["--force"] if force else [])]
+        answer = await ask("experiment", name, "--detach", *words, *on(host))
     return answered(
         answer, Experiment, lambda said: {**chosen(said, ("experiment", "outcome")), "next": "call experiment_wait"}
     )

@@ -44,7 +44,17 @@ def test_start_to_verdict(demo, profiles, monkeypatch):
     # What a window of 2 s can't give: it would not count.
     for name, value in {"WINDOW_S": 1.0, "WINDOW_TOKENS": 50, "LOST_SHARE": 0.5}.items():
         monkeypatch.setattr(guards, name, value)
-    words = ["--profiles", str(profiles), "experiment", "eagle3-pcie-blackwell", "--host", "demo", "--seed", "1"]
+    words = [
+        "--profiles",
+        str(profiles),
+        "experiment",
+        "eagle3-pcie-blackwell",
+        "--host",
+        "demo",
+        "--seed",
+        "1",
+        "--force",
+    ]
     done = CliRunner().invoke(cli, words, standalone_mode=False)
     assert done.exception is None, done.exception
     (record,) = experiment_record.read_all()

@@ -93,7 +93,7 @@ async def test_killed_at_every_step_of_a_launch_it_is_made_once(demo: HostSessio
     servers, measurements = set(), set()
     for step in STEPS:
         words = ["--seed", "1"] if step == STEPS[0] else ["--resume"]
-        argv = [sys.executable, "-c", KILLED_AT, step, *where, "experiment", "x", "--host", "demo", *words]
+        argv = [sys.executable, "-c", KILLED_AT, step, *where, "experiment", "x", "--host", "demo", "--force", *words]
         killed = subprocess.Popen(argv, cwd=command.home, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         _, err = await asyncio.to_thread(killed.communicate, timeout=120)
         assert killed.returncode == -signal.SIGKILL, (step, err.decode()[-500:])
