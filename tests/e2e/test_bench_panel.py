@@ -65,6 +65,6 @@ def test_a_bench_by_keyboard_survives_the_panel(eagletui, terminal, launch_by_ke
         stored = [json.loads(path.read_text()) for path in eagletui.home.rglob("results/*.json")]
         assert [record["run_index"] for record in sorted(stored, key=lambda r: r["run_index"])] == [1, 2]
         assert {record["server"]["profile"] for record in stored} == {"drafts"}
-        assert {path.suffix for path in eagletui.home.rglob("exports/*")} == {".csv", ".md"}
+        assert {path.suffix for path in eagletui.home.rglob("exports/*")} == {".csv", ".html", ".md"}
     finally:
         kill_marked(mark)
