@@ -396,7 +396,7 @@ class HostApp(App[None]):
         for choice in CHOICES:
             if choice != choice_of(self.theme):
                 about = "Switch the colour theme; kept for the next time"
-                yield SystemCommand(f"{choice} theme", about, functools.partial(self.choose_theme, choice))
+                yield SystemCommand(f"theme {choice}", about, functools.partial(self.choose_theme, choice))
 
     def choose_theme(self, choice: str) -> None:
         """Another palette, from now on."""

@@ -144,7 +144,7 @@ KEYS: tuple[Key, ...] = (
     Key("plan", "w", "bench", "Another bench profile", {"w": "knob('w')"}),
     Key("plan", "B", "budget", "Hours within which every launch ends", {"B": "knob('B')"}),
     Key("plan", "e", "edit arms", "Its file in $EDITOR: profile and overrides of each arm", {"e": "edit"}),
-    Key("plan", "y", "copy command", "Copies the command that begins it", {"y": "app.copy"}),
+    Key("plan", "y", "copy command", "Copies the command that begins it", {"y": "app.copy"}, palette=False),
     Key("plan", "Esc", "back", "", {"escape": "back"}),
     Key("refused or lost link", "r", "connect again", "Connect again, at once", {"r": "app.reconnect"}),
     Key("refused or lost link", "h", "other host", "Show another host", {"h": "app.hosts"}),
