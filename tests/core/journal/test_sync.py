@@ -206,12 +206,9 @@ def test_two_panels_and_an_agent_at_once_of_which_one_is_killed_again_and_again(
             with (tmp_path / name).open("a") as told:  # what was said to be written must be there
                 told.write(written.id + "\n")
 
-    def forever() -> None:
-        panel("agent", os.getpid() * 1000, (os.getpid() + 1) * 1000)
-
     steady = [child(lambda name=name, at=at: panel(name, at, at + 12)) for name, at in (("a", 100), ("b", 200))]
-    for _ in range(4):
-        pid = child(forever)
+    for at in range(1000, 5000, 1000):
+        pid = child(lambda at=at: panel("agent", at, at + 1000))
         wanted = len(lines_of(tmp_path / "agent")) + chance.randrange(1, 5)
         while len(lines_of(tmp_path / "agent")) < wanted:
             time.sleep(chance.uniform(0.0, 0.002))
