@@ -117,6 +117,16 @@ def test_no_planted_secret_comes_out_anywhere(planted: Shell) -> None:
     assert b"***" in outputs[f"logs {name}"]
 
 
+def test_who_looks_later_quotes_no_log_of_a_launch_with_a_secret_of_its_own(planted: Shell) -> None:
+    """Only the command that launched knew the value: nobody waited there, and another process sees the death first."""
+    setting = f"env.FROM_SET_TOKEN={SECRETS['FROM_SET_TOKEN']}"
+    name = planted("launch", "leaky", "--host", "local", "--set", setting, "--json").json["run"]
+    planted("wait", name, "--for", "exit", "--json")
+    planted("journal", "--json")
+    for path in files_below(planted.home / "eagletui" / "data"):
+        assert leaked(path.read_bytes()) == [], path
+
+
 def test_no_secret_is_in_the_list_of_processes(shell: Shell) -> None:
     (shell.cwd / "profiles").mkdir()
     (shell.cwd / "sleep.py").write_text("import time; print('up', flush=True); time.sleep(300)\n")

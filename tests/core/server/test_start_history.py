@@ -75,6 +75,18 @@ def test_a_server_that_lives_or_was_stopped_has_no_card_and_evidence_outside_of_
     assert (card.line, card.evidence) == (None, ("the kernel killed it",))
 
 
+@pytest.mark.parametrize("here", [True, False], ids=["the process that launched", "another"])
+def test_the_log_is_quoted_by_who_knows_what_was_secret_in_the_launch(here):
+    state = replace(fakes.ready(), outcome=Outcome.CRASHED, diagnosis=crashed())
+    record = LaunchRecord(state.run.run_id, "gpu1", "server", "big", "2026-11-30T12:00:00Z", {"env.MY_TOKEN": MASK})
+    (launch_records.begin if here else launch_records.write)(record)
+    record_start(state)
+    card = launch_records.read(state.run.run_id).card
+    launch_records._begun_here.clear()
+    assert (card.rank, card.line, bool(card.evidence)) == ("TP0", 1871, here)
+    assert ("its log is not quoted" in card.title) is not here
+
+
 def test_who_stopped_it_is_kept():
     state = fakes.ready()
     run = replace(state.run, stop_by="user1@laptop")

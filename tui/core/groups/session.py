@@ -198,7 +198,7 @@ class GroupSession:
         if plan.blocked:
             raise PreflightFailed(plan)
         for record in job.records:
-            launch_records.write(record)
+            launch_records.begin(record)
         session = self.of(plan.group.serving)
         board = session.jobs(launching=True)
         assert board is not None

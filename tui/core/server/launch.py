@@ -240,5 +240,5 @@ def prepare(plan: LaunchPlan, host: str, run_id: str | None, group: Group | None
     request = request_of(command, profile.name, run_id, {"sets": sets, **of_group}, claimed_gpus(profile))
     warm = next((f.warm for f in plan.findings if f.warm is not None), None)
     more = {"port": command.port, "group": of_group.get("group"), "warm": warm}
-    launch_records.write(record_of(profile, run_id, host, plan.sets, plan.facts, **more))
+    launch_records.begin(record_of(profile, run_id, host, plan.sets, plan.facts, **more))
     return request

@@ -11,6 +11,7 @@ from tui.core.errors import Slug, UsageError
 from tui.core.model.group import group_id_of, member_of
 from tui.core.model.profile import DiffLine
 from tui.core.model.run import short_id
+from tui.core.profiles.secrets import MASK
 from tui.core.records import RecordFiles
 from tui.core.text import one_line
 
@@ -82,6 +83,18 @@ class PhaseHistory:
 
 FILES = RecordFiles(LaunchRecord, "launches", attrgetter("run_id"))
 write, read = FILES.write, FILES.read
+_begun_here: set[str] = set()
+
+
+def begin(record: LaunchRecord) -> None:
+    """Writes the record of a launch that this process makes, to which what is secret in it is known."""
+    _begun_here.add(record.run_id)
+    write(record)
+
+
+def knows_secrets(record: LaunchRecord) -> bool:
+    """Whether every secret that was given to a launch can be masked here: one of an override is in no file of this machine."""
+    return record.run_id in _begun_here or MASK not in record.sets.values()
 
 
 def read_all() -> list[LaunchRecord]:

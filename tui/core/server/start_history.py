@@ -66,8 +66,10 @@ def record_start(state: ServerState) -> None:
     if known is None:
         return
     cause = state.diagnosis.cause if state.diagnosis else None
-    # The first card stays: whoever launched knows the secrets that were given to it, and masks them in the evidence.
-    card = known.card if known.card is not None and known.cause == cause else card_of(state) or known.card
+    # The first card stays: who launched knows more secrets than who looks later.
+    card = known.card
+    if card is None or known.cause != cause:
+        card = card_of(state, quoted=launch_records.knows_secrets(known)) or card
     phases = {str(phase): round(seconds, 1) for phase, seconds in state.phase_took_s.items()}
     startup = state.startup
     with contextlib.suppress(OSError):  # a full disk here must not end the watching
@@ -90,11 +92,22 @@ def record_start(state: ServerState) -> None:
         )
 
 
-def card_of(state: ServerState) -> Card | None:
-    """Why a server died, in few lines; None of one that lives, or was stopped."""
+def card_of(state: ServerState, *, quoted: bool = True) -> Card | None:
+    """Why a server died, in few lines; None of one that lives, or was stopped.
+
+    Args:
+        quoted: with words of its log; without, only what is made of none.
+    """
     if state.outcome not in (Outcome.CRASHED, Outcome.LOST) or state.diagnosis is None:
         return None
     found, evidence = state.diagnosis, state.diagnosis.evidence
+    if not quoted:
+        line = evidence.line or None if evidence is not None else None
+        return Card(
+            f"{found.cause or 'unknown'}; its log is not quoted, as a secret was given to this launch alone",
+            found.rank,
+            line,
+        )
     lines = (evidence.lines or (evidence.text,)) if evidence is not None else ()
     return Card(
         title=mask_text(one_line(found.title)),

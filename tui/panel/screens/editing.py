@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from textual.app import SuspendNotSupported
+
 from tui.core.config import config_dir, shipped_profiles_dir
 from tui.panel.protocol import Panel
 from tui.panel.screens.profile_rows import home_path
@@ -30,8 +32,8 @@ def edited(panel: Panel, app: "App[None]", original: Path) -> Path | None:
             subprocess.run([*editor, str(path)], check=False)
     except OSError as error:
         panel.say(f"{editor[0]} cannot be started: {error.strerror}; set EDITOR", severity="error")
-    except Exception as error:  # a terminal that cannot be handed over (a browser, a test)
-        panel.say(f"the editor cannot use this terminal: {type(error).__name__}", severity="error")
+    except SuspendNotSupported:  # a browser, a test
+        panel.say("this terminal cannot be handed to an editor", severity="error")
     if copied and path.read_bytes() == original.read_bytes():
         path.unlink()  # it would hide what later versions ship
         panel.say(f"{original.stem} is unchanged; no copy of it is kept")
