@@ -38,12 +38,12 @@ COMMANDS = ("squeue", "scontrol", "sbatch", "sacct", "sinfo", "scancel", "srun")
 READY = "[2026-11-30 12:00:00] The server is fired up and ready to roll!\n"
 # Ready is what listens on its port too.
 SERVER = f"""#!{sys.executable}
-import os, socket, sys, time
+import os, signal, socket, sys
 if "--port" not in sys.argv:
     os.execv({sys.executable!r}, [{sys.executable!r}, *sys.argv[1:]])
 print("[2026-11-30 12:00:00] server_args=ServerArgs(tp_size=1)", file=sys.stderr, flush=True)
 listener = socket.create_server(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])))
-time.sleep(100000)
+signal.pause()
 """
 FIRST_PORT = 21000
 

@@ -20,8 +20,8 @@ from tui.core.text import one_line
 from tui.panel.host_view import Board
 from tui.panel.keys import bindings, keys
 from tui.panel.protocol import Subject
-from tui.panel.screens.base import Mode
 from tui.panel.screens.dialog import Box
+from tui.panel.screens.journal_mode import JournalMode
 from tui.panel.screens.journal_rows import (
     Item,
     about_words,
@@ -39,14 +39,13 @@ from tui.panel.widgets.paint import Run, join
 from tui.panel.widgets.row_list import ListRow, RowList
 from tui.panel.widgets.rows import Line, Prose, Single, Title
 
-_LOOK_S = 2.0
 _WIDE = 150
 _WIDTHS = [(0, "-narrow"), (_WIDE, "-wide")]
 _WIDTHS = [(0, "-narrow"), (_WIDE, "-wide")]
 _BELOW = 0.45  # of the rows, at most, are for dead ends and what is settled
 
 
-class Journal(Mode):
+class Journal(JournalMode):
     """Lists at the left and below, the entry at the right; below 150 columns one list, and Enter opens the entry."""
 
     NAME = "Journal"
@@ -81,15 +80,6 @@ class Journal(Mode):
 
     def on_mount(self) -> None:
         self.query_one("#find").display = False
-        self.set_interval(_LOOK_S, self._look)
-
-    def on_screen_resume(self) -> None:
-        self.eagle.journal.look()
-        super().on_screen_resume()
-
-    def _look(self) -> None:
-        if self.is_current:
-            self.eagle.journal.look()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.update)

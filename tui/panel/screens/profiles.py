@@ -99,7 +99,6 @@ class Profiles(Mode):
 
     def on_screen_resume(self) -> None:
         self.read()
-        super().on_screen_resume()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.update)

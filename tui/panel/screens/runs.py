@@ -21,7 +21,7 @@ from tui.panel.host_view import Board
 from tui.panel.keys import bindings, keys
 from tui.panel.protocol import Subject
 from tui.panel.run_filter import complete, plain_words
-from tui.panel.screens.base import Mode
+from tui.panel.screens.journal_mode import JournalMode
 from tui.panel.screens.journal_rows import card_rows, compare_rows, day, marked, outcome_words
 from tui.panel.server_view import outcome_badge
 from tui.panel.widgets.footer import Keys
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tui.core.journal.model import RunRow
 
 _TYPED_S = 0.08  # what is typed faster is looked for once
-_LOOK_S = 2.0
 _WIDE, _NARROW = 130, 100
 
 
@@ -49,7 +48,7 @@ class FilterLine(Input):
             self.screen.complete_filter()
 
 
-class Runs(Mode):
+class Runs(JournalMode):
     """A list of any length; below it a preview and two charts, as far as there are rows."""
 
     NAME = "Journal"
@@ -79,17 +78,6 @@ class Runs(Mode):
         yield RowList()
         yield Prose(id="run")
         yield RunCharts()
-
-    def on_mount(self) -> None:
-        self.set_interval(_LOOK_S, self._look)
-
-    def on_screen_resume(self) -> None:
-        self.eagle.journal.look()
-        super().on_screen_resume()
-
-    def _look(self) -> None:
-        if self.is_current:
-            self.eagle.journal.look()
 
     def on_resize(self) -> None:
         self._drawn = None
